@@ -1,0 +1,1 @@
+"""gpulease on one computer: the same functions and state machines, with no AWS account."""
