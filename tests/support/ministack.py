@@ -1,8 +1,8 @@
-"""A ministack server (a local AWS in one process, MIT) for tests that need DynamoDB, Lambda or Step Functions.
+"""A ministack server (a local AWS in one process, MIT) for tests of DynamoDB, Lambda and Step Functions.
 
-It pins botocore, so it lives in a virtual environment of its own (``make .venv-ministack``) and runs as a child
-process on loopback. Invariants: one server per test process however many folders use it, nothing is written outside
-its temporary folder, and it never outlives the test process by more than a normal exit.
+It pins botocore, so it lives in a virtual environment of its own (``make .venv-ministack``) and runs as a
+child process on loopback. Invariants: one server per test process however many folders use it, nothing is
+written outside its temporary folder, and it ends with the test process.
 
 Use from a conftest: ``from tests.support.ministack import ministack`` and take the ``ministack`` fixture.
 """
@@ -50,7 +50,8 @@ class Ministack:
     def client(self, service: str, **options: Any) -> Any:
         """Return a boto3 client for this server; calls are sent once (no retries), errors surface at once."""
         config = Config(retries={"total_max_attempts": 1}, max_pool_connections=32, connect_timeout=5)
-        return boto3.client(
+        make: Any = boto3.client  # the service is chosen at run time, which the typed overloads cannot say
+        return make(
             service,
             endpoint_url=self.endpoint_url,
             region_name=REGION,
@@ -62,13 +63,13 @@ class Ministack:
 
 
 def executable() -> Path:
-    """Return the path of the ministack command: ``GPULEASE_MINISTACK``, else ``.venv-ministack`` of the repository."""
+    """Return the ministack command: ``GPULEASE_MINISTACK``, else ``.venv-ministack`` of the repository."""
     named = os.environ.get("GPULEASE_MINISTACK")
     path = Path(named) if named else _REPOSITORY / ".venv-ministack" / "bin" / "ministack"
     if not os.access(path, os.X_OK):
         raise MinistackMissing(
-            f"{path} is not there: run `make .venv-ministack` (pip install 'ministack[full]==1.5.33' in its own "
-            "virtual environment) or set GPULEASE_MINISTACK to the executable"
+            f"{path} is not there: run `make .venv-ministack` (pip install 'ministack[full]==1.5.33' in its "
+            "own virtual environment) or set GPULEASE_MINISTACK to the executable"
         )
     return path
 
@@ -141,5 +142,5 @@ def _stop(process: subprocess.Popen[bytes], home: Path) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
             if sign is signal.SIGTERM:
-                continue  # children of an ended leader may still run: the second signal reaches the whole group
+                continue  # its workers may still run: the second signal reaches the whole group
     shutil.rmtree(home, ignore_errors=True)
