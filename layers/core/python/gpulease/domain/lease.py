@@ -1,0 +1,118 @@
+"""Leases: the states, which may follow which, and the record of what was tried. See docs/states.md."""
+
+from enum import StrEnum
+
+from gpulease.domain.model import Instant, Model
+from gpulease.domain.offer import Offer
+from gpulease.domain.spec import LeaseSpec
+
+
+class LeaseState(StrEnum):
+    REQUESTED = "requested"
+    PROVISIONING = "provisioning"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    RESUMING = "resuming"
+    RELEASING = "releasing"
+    RELEASED = "released"
+
+
+_S = LeaseState
+NEXT_STATES: dict[LeaseState, frozenset[LeaseState]] = {
+    _S.REQUESTED: frozenset({_S.PROVISIONING, _S.RELEASING}),
+    _S.PROVISIONING: frozenset({_S.RUNNING, _S.RELEASING}),
+    _S.RUNNING: frozenset({_S.PAUSING, _S.RELEASING}),
+    _S.PAUSING: frozenset({_S.PAUSED, _S.RUNNING, _S.RELEASING}),
+    _S.PAUSED: frozenset({_S.RESUMING, _S.RELEASING}),
+    _S.RESUMING: frozenset({_S.RUNNING, _S.PAUSED, _S.RELEASING}),
+    _S.RELEASING: frozenset({_S.RELEASED}),
+    # A machine that appears after its lease was closed opens the lease again: `released` while billed must not be.
+    _S.RELEASED: frozenset({_S.RELEASING}),
+}
+
+
+class Reason(StrEnum):
+    """Why a lease or an attempt ended. Machine-readable; shown to the user as it is."""
+
+    USER = "user"
+    IDLE = "idle"
+    EXPIRED = "expired"
+    BUDGET = "budget"
+    NO_CAPACITY = "no_capacity"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    NOT_READY_IN_TIME = "not_ready_in_time"
+    BOOT_FAILED = "boot_failed"
+    GPU_CHECK_FAILED = "gpu_check_failed"
+    INTERRUPTED = "interrupted"
+    PRICE_CHANGED = "price_changed"
+    AUTH_FAILED = "auth_failed"
+    REJECTED = "rejected"
+    LOST = "lost"
+    PRIVATE_NETWORK_FAILED = "private_network_failed"
+    # Of attempts only; the same offer may be tried again after these two.
+    NEVER_APPEARED = "never_appeared"
+    THROTTLED = "throttled"
+
+
+class Attempt(Model):
+    """One try of one offer. `ended_at` and `reason` are set when it failed; the last one without them is the current."""
+
+    number: int
+    offer: Offer
+    started_at: Instant
+    ready_deadline: Instant
+    network_deadline: Instant | None = None
+    ended_at: Instant | None = None
+    reason: Reason | None = None
+    detail: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.ended_at is None
+
+
+class Lease(Model):
+    """One user's claim on one machine.
+
+    `epoch` is raised by every new decision and fences off older workflows; `version` counts writes of this row (0 = not
+    yet stored) and is raised by the ledger alone.
+    """
+
+    id: str
+    owner: str
+    name: str
+    spec: LeaseSpec
+    state: LeaseState
+    epoch: int
+    version: int = 0
+    created_at: Instant
+    updated_at: Instant
+    running_at: Instant | None = None
+    released_at: Instant | None = None
+    release_requested_at: Instant | None = None
+    attempts: tuple[Attempt, ...] = ()
+    reason: Reason | None = None
+    reason_detail: str = ""
+    waiting_for: str = ""
+    """What the lease is waiting for now, as a short sentence for people."""
+    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    next_check_at: Instant | None = None
+    """When `check_leases` must look at it; None = never (released)."""
+    restarts: int = 0
+    """Workflows started again for this epoch; part of the execution name."""
+    request_digest: str = ""
+    """SHA-256 of the request that made it: an idempotency key used again with another body is refused."""
+    start_script_bytes: int = 0
+    start_script_sha256: str = ""
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The current attempt, or None."""
+        return self.attempts[-1] if self.attempts and self.attempts[-1].open else None
+
+
+def execution_name(lease_id: str, machine: str, epoch: int, suffix: str = "") -> str:
+    """`<lease_id>-<machine>-<epoch>[-<suffix>]`: at most 80 characters, so a doubled start is refused by the service."""
+    return f"{lease_id}-{machine}-{epoch}" + (f"-{suffix}" if suffix else "")

@@ -1,0 +1,26 @@
+"""Base of the domain's value types: immutable, strict about unknown fields, stored and sent as JSON."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
+
+
+class Model(BaseModel):
+    """A frozen value. Change = `model_copy(update=…)`, which gives a new one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _aware_utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("a time without a zone; give an offset or Z")
+    return value.astimezone(UTC)
+
+
+Instant = Annotated[datetime, AfterValidator(_aware_utc)]
+"""An aware time in UTC."""
+
+Usd = Annotated[Decimal, PlainSerializer(str, return_type=str, when_used="json")]
+"""US dollars, exact. A string in JSON."""

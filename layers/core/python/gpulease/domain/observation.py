@@ -1,0 +1,45 @@
+"""What an adapter saw at a provider, in vendor-neutral words."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from gpulease.domain.resource import ResourceKind
+
+
+class Condition(StrEnum):
+    PENDING = "pending"
+    READY = "ready"
+    """As far as the provider can tell: powered on, not locked, has an address."""
+    STOPPED = "stopped"
+    DELETING = "deleting"
+    FAILED = "failed"
+    """Suspended or otherwise never going to be ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A resource that the provider showed us."""
+
+    kind: ResourceKind
+    provider_id: str
+    region: str
+    marker: str
+    condition: Condition
+    words: str
+    """The provider's own state words, for people and logs."""
+    subkind: str = ""
+    plan: str = ""
+    address: str = ""
+    created_at: datetime | None = None
+    price_per_hour_usd: str = ""
+    network_ids: tuple[str, ...] = field(default=())
+    """Provider ids of the private networks it is attached to, with an address assigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Read from a call that succeeded: the provider does not know this resource (any more, or not yet)."""
+
+    how: str
+    """`by_id` or `by_marker`, and the answer, for logs."""

@@ -1,0 +1,45 @@
+"""Offers: what can be rented, where, at which price. Choosing among them is `domain/selection.py`."""
+
+from enum import StrEnum
+
+from gpulease.domain.model import Instant, Model, Usd
+
+
+class PlanKind(StrEnum):
+    VM = "vm"
+    BARE_METAL = "bare_metal"
+
+
+class Offer(Model):
+    """One plan in one region at one price. `gpu_memory_gib` is per GPU; a vGPU slice is one GPU with little memory."""
+
+    provider: str
+    region: str
+    plan: str
+    kind: PlanKind
+    gpu_model: str
+    gpu_count: int
+    gpu_memory_gib: float
+    vcpus: int
+    memory_gib: float
+    disk_gb: int
+    price_per_hour_usd: Usd
+    spot: bool = False
+    cpu_arch: str = "x86_64"
+    private_network: bool | None = None
+    """Whether the plan can join a private network; None = not known before it is tried."""
+    in_stock: bool | None = None
+    """Live stock when last looked; None = not known. Never a promise."""
+
+    @property
+    def key(self) -> str:
+        """Identity of an offer: two offers with one key are the same thing at (perhaps) another price."""
+        return f"{self.provider}/{self.region}/{self.plan}/{'spot' if self.spot else 'on-demand'}"
+
+
+class OfferSnapshot(Model):
+    """All offers of one provider as of one moment. Old ones stay usable and carry their age."""
+
+    provider: str
+    as_of: Instant
+    offers: tuple[Offer, ...]

@@ -1,0 +1,81 @@
+"""What the user asks for. Limits that need no look at the world are checked here, so nothing is created on bad input."""
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from gpulease.domain.model import Model, Usd
+from gpulease.domain.offer import PlanKind
+
+MAX_START_SCRIPT_BYTES = 32 * 1024
+"""Of the user's script. Vultr carries 64 KiB of user data end to end; base64 inside cloud-init grows it by a third."""
+MAX_LABELS = 20
+
+
+class PrivateNetwork(StrEnum):
+    NONE = "none"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
+class SpotPolicy(StrEnum):
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    ANY = "any"
+
+
+GpuModel = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+LabelValue = Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+SshPublicKey = Annotated[
+    str,
+    Field(
+        max_length=4096,
+        pattern=r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+) [A-Za-z0-9+/]+={0,3}( [^\x00-\x1f\x7f]*)?$",
+    ),
+]
+
+
+class LeaseSpec(Model):
+    """One request for one machine. Empty tuples mean "any"."""
+
+    gpu: tuple[GpuModel, ...] = ()
+    """GPU models, any of them is right. Case does not matter."""
+    gpu_count: int = Field(default=1, ge=1, le=16)
+    """Exactly so many GPUs."""
+    min_gpu_memory_gib: float | None = Field(default=None, gt=0)
+    """Per GPU."""
+    min_vcpus: int | None = Field(default=None, ge=1)
+    min_memory_gib: float | None = Field(default=None, gt=0)
+    min_disk_gb: int | None = Field(default=None, ge=1)
+    providers: tuple[Word, ...] = ()
+    regions: tuple[Word, ...] = ()
+    plans: tuple[Word, ...] = ()
+    plan_kinds: tuple[PlanKind, ...] = ()
+    spot: SpotPolicy = SpotPolicy.ON_DEMAND
+    max_price_per_hour_usd: Usd | None = Field(default=None, gt=Decimal(0))
+    private_network: PrivateNetwork = PrivateNetwork.NONE
+    ssh_keys: tuple[SshPublicKey, ...] = Field(default=(), max_length=20)
+    image: str | None = Field(
+        default=None, min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]*$"
+    )
+    labels: dict[Word, LabelValue] = Field(default_factory=dict, max_length=MAX_LABELS)
+    max_duration_seconds: int | None = Field(default=None, ge=60, le=366 * 24 * 3600)
+    """Counted from `running`; then the lease is released with reason `expired`."""
+    max_attempts: int = Field(default=10, ge=1, le=50)
+    """Offers tried before the lease ends."""
+
+    @field_validator("providers", "regions")
+    @classmethod
+    def _lower(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(value.lower() for value in values)
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> "LeaseSpec":
+        if self.private_network is PrivateNetwork.REQUIRED and self.providers == ("vastai",):
+            raise ValueError(
+                "private_network: required contradicts providers: vastai, which has no private networks"
+            )
+        return self

@@ -1,0 +1,315 @@
+"""What the rules and steps need from the world. Adapters implement these; `runtime/deps.py` puts them together.
+
+Every method that can fail says so with the classes of `errors.py` and nothing else.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
+
+from gpulease.domain.event import Event, Fact
+from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.observation import Absent, Observation
+from gpulease.domain.offer import Offer, OfferSnapshot, PlanKind
+from gpulease.domain.resource import BillingRule, Resource, ResourceKind
+
+T = TypeVar("T")
+
+# --- provider ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Facts about a provider that rules depend on."""
+
+    plan_kinds: frozenset[PlanKind]
+    stop_stops_billing: bool
+    private_networks: bool
+    max_user_data_bytes: int
+    create_timeout_seconds: float
+    """Longest time a create call may be on its way before its answer counts as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRequest:
+    """All that a create call carries. `user_data` is opaque bytes (cloud-init)."""
+
+    offer: Offer
+    marker: str
+    label: str
+    user_data: bytes
+    image: str | None = None
+    idempotency_token: str = ""
+    network_provider_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRequest:
+    region: str
+    marker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Names one resource at a provider. `provider_id` may be empty: then only the marker can find it."""
+
+    kind: ResourceKind
+    region: str
+    marker: str
+    provider_id: str = ""
+    subkind: str = ""
+    """For instances the plan kind (`vm`, `bare_metal`)."""
+
+
+class Provider(Protocol):
+    """One provider account. Calls are synchronous, never repeated for POST/PUT/DELETE, and raise `ProviderError`s only.
+
+    No method may answer "absent" or an empty list out of a call that failed.
+    """
+
+    name: str
+    account: str
+    capabilities: Capabilities
+    visibility_window_seconds: float
+
+    def offers(self) -> list[Offer]:
+        """Everything that can be rented and whose GPUs are known, without live stock."""
+        ...
+
+    def live(self, offer: Offer) -> Offer:
+        """The same offer with `in_stock` and price as the provider says now. Raises ProviderRejected: no such plan."""
+        ...
+
+    def ready_deadline_seconds(self, offer: Offer) -> float:
+        """Longest time from create to ready that is worth waiting for."""
+        ...
+
+    def billing_rule(self, kind: ResourceKind) -> BillingRule: ...
+
+    def check_image(self, image: str | None, kind: PlanKind) -> None:
+        """Raises InputInvalid(field="image") when the image is of no known form; needs no provider call."""
+        ...
+
+    def create_instance(self, request: InstanceRequest) -> Observation:
+        """Send the one create call. Raises CapacityRefused, QuotaRefused, ProviderRejected, ProviderAuthFailed,
+        ProviderThrottled: nothing was created. ProviderUnavailable, ProviderUnexpected: it may have been."""
+        ...
+
+    def create_network(self, request: NetworkRequest) -> Observation: ...
+
+    def attach_network(self, instance: Ref, network: Ref) -> None:
+        """Ask for it; whether it happened is read with `observe`. Raises ProviderBusy (try again), NetworkUnsupported
+        (never on this plan), other ProviderErrors."""
+        ...
+
+    def observe(self, ref: Ref) -> Observation | Absent:
+        """Read one resource by id (by marker where the id is empty)."""
+        ...
+
+    def find(self, ref: Ref) -> list[Observation]:
+        """All resources that carry exactly this marker, from all pages."""
+        ...
+
+    def destroy(self, ref: Ref) -> None:
+        """Ask for deletion once. Returns = accepted, which is not gone. Raises ProviderBusy when refused for now."""
+        ...
+
+    def list_owned(self, region: str, deployment: str) -> Iterator[Observation]:
+        """Everything in the region with a marker of this deployment; all pages, raises if any page fails."""
+        ...
+
+    def regions(self) -> list[str]: ...
+
+
+class Providers(Protocol):
+    def get(self, account: str) -> Provider:
+        """The account's adapter. Raises InputInvalid when no such account is configured."""
+        ...
+
+    def accounts(self) -> Sequence[str]:
+        """Configured accounts in order of preference. The first account of a provider carries the provider's name."""
+        ...
+
+
+# --- ledger -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """A lease with all its resources, read together and consistently."""
+
+    lease: Lease
+    resources: tuple[Resource, ...] = ()
+
+    def resource(self, resource_id: str) -> Resource | None:
+        return next((r for r in self.resources if r.id == resource_id), None)
+
+    def of_kind(self, kind: ResourceKind, attempt: int | None = None) -> tuple[Resource, ...]:
+        return tuple(
+            r for r in self.resources if r.kind == kind and (attempt is None or r.attempt == attempt)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Written all or nothing.
+
+    `lease` and each resource carry the version they were read with (0 = must not exist yet); the ledger stores version
+    + 1 and raises LeaseConflict, writing nothing, when any row has another version by now. `epoch`: additionally the
+    stored lease must have this epoch, else LeaseSuperseded (checked also when `lease` is None).
+    """
+
+    lease_id: str
+    lease: Lease | None = None
+    resources: tuple[Resource, ...] = ()
+    events: tuple[Event, ...] = ()
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """`cursor` is opaque; None = this was the last page. A page may be empty and still have a cursor."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+
+class Ledger(Protocol):
+    """What is true. Reads are strongly consistent except `leases_of` and `due`. May raise LedgerUnavailable anywhere."""
+
+    def create_lease(self, lease: Lease, events: Iterable[Event] = (), start_script: bytes = b"") -> None:
+        """Raises LeaseExists, and writes nothing, when the id is taken."""
+        ...
+
+    def load(self, lease_id: str) -> LeaseRecord:
+        """Raises LeaseNotFound."""
+        ...
+
+    def commit(self, change: Change) -> None:
+        """Raises LeaseConflict, LeaseSuperseded. A write whose answer was lost is recognised as our own, not as a
+        conflict (each commit carries a token that is compared)."""
+        ...
+
+    def start_script(self, lease_id: str) -> bytes: ...
+
+    def events(self, lease_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[Event]:
+        """Oldest first."""
+        ...
+
+    def leases_of(
+        self,
+        owner: str | None,
+        *,
+        states: Sequence[LeaseState] = (),
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Lease]:
+        """Newest first; owner None = everybody's (admin). Raises InputInvalid(field="cursor")."""
+        ...
+
+    def due(self, now: datetime, *, limit: int = 100) -> list[str]:
+        """Ids of leases with next_check_at <= now, the most overdue first. Reads only what is due."""
+        ...
+
+    def open_resources(self, *, provider: str | None = None, region: str | None = None) -> Iterator[Resource]:
+        """Every resource that is not `released`, all pages."""
+        ...
+
+
+class OfferStore(Protocol):
+    """The last known offers per provider."""
+
+    def save(self, snapshot: OfferSnapshot) -> None: ...
+
+    def load(self) -> list[OfferSnapshot]: ...
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+class Workflows(Protocol):
+    def start(self, machine: str, name: str, lease_id: str, epoch: int) -> None:
+        """Start `machine` ("provision", "release") under this name. Already started under this name = fine."""
+        ...
+
+    def is_running(self, machine: str, name: str) -> bool: ...
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """Aware UTC."""
+        ...
+
+
+class Ids(Protocol):
+    def lease_id(self) -> str:
+        """`l-` and 12 characters of [a-z2-7]."""
+        ...
+
+    def token(self) -> str:
+        """32 hex digits, unguessable."""
+        ...
+
+
+class Secrets(Protocol):
+    def provider_key(self, account: str, *, fresh: bool = False) -> str:
+        """The account's API key. `fresh` skips caches (after a 401). Raises ProviderAuthFailed when there is none."""
+        ...
+
+
+class Probe(Protocol):
+    def tcp_open(self, address: str, port: int) -> bool:
+        """Whether a TCP connection is accepted within a few seconds. Never raises for network reasons."""
+        ...
+
+
+class Notifier(Protocol):
+    def alarm(self, name: str, text: str, facts: dict[str, Fact]) -> None: ...
+
+
+class Log(Protocol):
+    """Structured log: a constant snake_case event and facts as keys. Never secrets, never whole payloads."""
+
+    def info(self, event: str, **facts: object) -> None: ...
+
+    def warning(self, event: str, **facts: object) -> None: ...
+
+    def error(self, event: str, **facts: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Tunable rules of one deployment."""
+
+    deployment: str
+    ssh_port: int = 22
+    attach_deadline_seconds: float = 600.0
+    admins: frozenset[str] = field(default=frozenset())
+
+
+class Deps(Protocol):
+    """Everything a step or route may use. Built lazily: a step that never calls a provider never imports one."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def offers(self) -> OfferStore: ...
+    @property
+    def providers(self) -> Providers: ...
+    @property
+    def workflows(self) -> Workflows: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def ids(self) -> Ids: ...
+    @property
+    def secrets(self) -> Secrets: ...
+    @property
+    def probe(self) -> Probe: ...
+    @property
+    def notifier(self) -> Notifier: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def policy(self) -> Policy: ...
