@@ -1,0 +1,1 @@
+"""One module per Task of the state machines: `run(command, deps) -> Outcome`."""

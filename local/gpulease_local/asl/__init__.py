@@ -1,0 +1,1 @@
+"""An interpreter for a subset of the Amazon States Language; it knows nothing of leases."""
