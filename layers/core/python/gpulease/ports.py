@@ -12,6 +12,8 @@ from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.observation import Absent, Observation
 from gpulease.domain.offer import Offer, OfferSnapshot, PlanKind
+from gpulease.domain.record import Change as Change
+from gpulease.domain.record import LeaseRecord as LeaseRecord
 from gpulease.domain.resource import BillingRule, Resource, ResourceKind
 
 T = TypeVar("T")
@@ -78,7 +80,7 @@ class Provider(Protocol):
         ...
 
     def live(self, offer: Offer) -> Offer:
-        """The same offer with `in_stock` and price as the provider says now. Raises ProviderRejected: no such plan."""
+        """The offer with `in_stock` and price as the provider says now. Raises ProviderRejected: no such plan."""
         ...
 
     def ready_deadline_seconds(self, offer: Offer) -> float:
@@ -133,38 +135,6 @@ class Providers(Protocol):
 
 
 # --- ledger -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseRecord:
-    """A lease with all its resources, read together and consistently."""
-
-    lease: Lease
-    resources: tuple[Resource, ...] = ()
-
-    def resource(self, resource_id: str) -> Resource | None:
-        return next((r for r in self.resources if r.id == resource_id), None)
-
-    def of_kind(self, kind: ResourceKind, attempt: int | None = None) -> tuple[Resource, ...]:
-        return tuple(
-            r for r in self.resources if r.kind == kind and (attempt is None or r.attempt == attempt)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Written all or nothing.
-
-    `lease` and each resource carry the version they were read with (0 = must not exist yet); the ledger stores version
-    + 1 and raises LeaseConflict, writing nothing, when any row has another version by now. `epoch`: additionally the
-    stored lease must have this epoch, else LeaseSuperseded (checked also when `lease` is None).
-    """
-
-    lease_id: str
-    lease: Lease | None = None
-    resources: tuple[Resource, ...] = ()
-    events: tuple[Event, ...] = ()
-    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +224,7 @@ class Ids(Protocol):
 
 class Secrets(Protocol):
     def provider_key(self, account: str, *, fresh: bool = False) -> str:
-        """The account's API key. `fresh` skips caches (after a 401). Raises ProviderAuthFailed when there is none."""
+        """The account's API key. `fresh` skips caches (after a 401). ProviderAuthFailed: there is none."""
         ...
 
 
@@ -289,7 +259,7 @@ class Policy:
 
 
 class Deps(Protocol):
-    """Everything a step or route may use. Built lazily: a step that never calls a provider never imports one."""
+    """Everything a step or route may use. Built lazily: a step that calls no provider imports none."""
 
     @property
     def ledger(self) -> Ledger: ...

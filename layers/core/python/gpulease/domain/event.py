@@ -1,5 +1,7 @@
 """Events: the story of a lease, told to people and kept with it."""
 
+from pydantic import Field
+
 from gpulease.domain.model import Instant, Model
 
 Fact = str | int | float | bool | None
@@ -13,6 +15,6 @@ class Event(Model):
     kind: str
     text: str
     level: str = "info"
-    facts: dict[str, Fact] = {}
+    facts: dict[str, Fact] = Field(default_factory=dict)
     seq: str = ""
     """Orders events within one lease; given by the ledger when it stores the event."""

@@ -56,7 +56,7 @@ class Reason(StrEnum):
 
 
 class Attempt(Model):
-    """One try of one offer. `ended_at` and `reason` are set when it failed; the last one without them is the current."""
+    """One try of one offer. `ended_at` and `reason` are set when it failed; the last without them is the current."""
 
     number: int
     offer: Offer
@@ -114,5 +114,5 @@ class Lease(Model):
 
 
 def execution_name(lease_id: str, machine: str, epoch: int, suffix: str = "") -> str:
-    """`<lease_id>-<machine>-<epoch>[-<suffix>]`: at most 80 characters, so a doubled start is refused by the service."""
+    """`<lease_id>-<machine>-<epoch>[-<suffix>]`: at most 80 characters. A doubled start is refused by the service."""
     return f"{lease_id}-{machine}-{epoch}" + (f"-{suffix}" if suffix else "")

@@ -1,4 +1,4 @@
-"""What the user asks for. Limits that need no look at the world are checked here, so nothing is created on bad input."""
+"""What the user asks for. Limits that need no look at the world are checked here: bad input creates nothing."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -29,12 +29,10 @@ class SpotPolicy(StrEnum):
 GpuModel = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 LabelValue = Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_KEY_TYPES = r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+)"
 SshPublicKey = Annotated[
     str,
-    Field(
-        max_length=4096,
-        pattern=r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+) [A-Za-z0-9+/]+={0,3}( [^\x00-\x1f\x7f]*)?$",
-    ),
+    Field(max_length=4096, pattern=rf"^{_KEY_TYPES} [A-Za-z0-9+/]+={{0,3}}( [^\x00-\x1f\x7f]*)?$"),
 ]
 
 
@@ -58,9 +56,7 @@ class LeaseSpec(Model):
     max_price_per_hour_usd: Usd | None = Field(default=None, gt=Decimal(0))
     private_network: PrivateNetwork = PrivateNetwork.NONE
     ssh_keys: tuple[SshPublicKey, ...] = Field(default=(), max_length=20)
-    image: str | None = Field(
-        default=None, min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]*$"
-    )
+    image: str | None = Field(default=None, min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]*$")
     labels: dict[Word, LabelValue] = Field(default_factory=dict, max_length=MAX_LABELS)
     max_duration_seconds: int | None = Field(default=None, ge=60, le=366 * 24 * 3600)
     """Counted from `running`; then the lease is released with reason `expired`."""
@@ -75,7 +71,5 @@ class LeaseSpec(Model):
     @model_validator(mode="after")
     def _no_contradiction(self) -> "LeaseSpec":
         if self.private_network is PrivateNetwork.REQUIRED and self.providers == ("vastai",):
-            raise ValueError(
-                "private_network: required contradicts providers: vastai, which has no private networks"
-            )
+            raise ValueError("private_network: required contradicts providers: vastai, which has no private networks")
         return self

@@ -1,0 +1,133 @@
+"""Which offers fit a request, in which order they are tried, and why none is left."""
+
+from collections.abc import Callable, Iterable
+
+from gpulease.domain.lease import Attempt, Lease, Reason
+from gpulease.domain.offer import Offer
+from gpulease.domain.spec import LeaseSpec, PrivateNetwork, SpotPolicy
+
+SAME_OFFER_AGAIN = frozenset({Reason.NEVER_APPEARED, Reason.THROTTLED})
+"""Ends of an attempt that say nothing against the offer itself."""
+MAX_TRIES_OF_ONE_OFFER = 3
+NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
+    Reason.NO_CAPACITY,
+    Reason.INTERRUPTED,
+    Reason.PRICE_CHANGED,
+    Reason.QUOTA_EXCEEDED,
+}
+"""Ends after which another offer is tried. `quota_exceeded` goes on elsewhere only: see `_excluded_by`. A machine that was
+created and never became ready is not tried elsewhere by itself: it has cost an hour and points at the image or script."""
+
+
+def same_gpu(a: str, b: str) -> bool:
+    """Whether two GPU model names mean the same; case, blanks, `-` and `_` do not matter, `NVIDIA` may stand in front."""
+    return _plain(a) == _plain(b)
+
+
+def _plain(name: str) -> str:
+    plain = "".join(c for c in name.upper() if c.isalnum())
+    return plain.removeprefix("NVIDIA").removeprefix("AMD")
+
+
+# Each filter is named after the field of the request it belongs to, so that "no offer" can say which field to relax.
+_FILTERS: tuple[tuple[str, Callable[[LeaseSpec, Offer], bool]], ...] = (
+    ("gpu", lambda s, o: not s.gpu or any(same_gpu(g, o.gpu_model) for g in s.gpu)),
+    ("gpu_count", lambda s, o: o.gpu_count == s.gpu_count),
+    ("min_gpu_memory_gib", lambda s, o: s.min_gpu_memory_gib is None or o.gpu_memory_gib >= s.min_gpu_memory_gib),
+    ("min_vcpus", lambda s, o: s.min_vcpus is None or o.vcpus >= s.min_vcpus),
+    ("min_memory_gib", lambda s, o: s.min_memory_gib is None or o.memory_gib >= s.min_memory_gib),
+    ("min_disk_gb", lambda s, o: s.min_disk_gb is None or o.disk_gb >= s.min_disk_gb),
+    ("providers", lambda s, o: not s.providers or o.provider in s.providers),
+    ("regions", lambda s, o: not s.regions or o.region in s.regions),
+    ("plans", lambda s, o: not s.plans or o.plan in s.plans),
+    ("plan_kinds", lambda s, o: not s.plan_kinds or o.kind in s.plan_kinds),
+    ("spot", lambda s, o: s.spot is SpotPolicy.ANY or o.spot == (s.spot is SpotPolicy.SPOT)),
+    (
+        "private_network",
+        lambda s, o: s.private_network is not PrivateNetwork.REQUIRED or o.private_network is not False,
+    ),
+    (
+        "max_price_per_hour_usd",
+        lambda s, o: s.max_price_per_hour_usd is None or o.price_per_hour_usd <= s.max_price_per_hour_usd,
+    ),
+)
+
+
+def matching(spec: LeaseSpec, offers: Iterable[Offer]) -> list[Offer]:
+    """Offers that fit, in the order in which they are tried: known stock-outs last, then cheapest, then by key."""
+    fits = [offer for offer in offers if all(ok(spec, offer) for _, ok in _FILTERS)]
+    return sorted(fits, key=lambda o: (o.in_stock is False, o.price_per_hour_usd, o.key))
+
+
+def explain_no_match(spec: LeaseSpec, offers: Iterable[Offer]) -> tuple[str, str]:
+    """(field to change, sentence) when nothing matches: the first filter that left nothing, and what it left out."""
+    left = list(offers)
+    for name, ok in _FILTERS:
+        kept = [offer for offer in left if ok(spec, offer)]
+        if not kept:
+            return name, f"no offer is left: {_hint(name, left)}"
+        left = kept
+    return "", "offers match"
+
+
+def _hint(name: str, left: list[Offer]) -> str:
+    if not left:
+        return "the catalogue is empty"
+    cheapest = min(left, key=lambda o: (o.price_per_hour_usd, o.key))
+    if name == "max_price_per_hour_usd":
+        return f"the cheapest one that fits otherwise is {cheapest.key} at ${cheapest.price_per_hour_usd} per hour"
+    have: dict[str, Callable[[Offer], object]] = {
+        "gpu": lambda o: o.gpu_model,
+        "gpu_count": lambda o: o.gpu_count,
+        "min_gpu_memory_gib": lambda o: o.gpu_memory_gib,
+        "min_vcpus": lambda o: o.vcpus,
+        "min_memory_gib": lambda o: o.memory_gib,
+        "min_disk_gb": lambda o: o.disk_gb,
+        "providers": lambda o: o.provider,
+        "regions": lambda o: o.region,
+        "plans": lambda o: o.plan,
+        "plan_kinds": lambda o: o.kind.value,
+        "spot": lambda o: "spot" if o.spot else "on-demand",
+        "private_network": lambda o: "no private network",
+    }
+    values = sorted({have[name](offer) for offer in left}, key=lambda v: (str(type(v)), v))  # type: ignore[type-var]
+    shown = ", ".join(str(value) for value in values[:12]) + (", …" if len(values) > 12 else "")
+    return f"what fits otherwise has {name} = {shown}"
+
+
+def known_gpus(offers: Iterable[Offer]) -> list[str]:
+    return sorted({offer.gpu_model for offer in offers})
+
+
+def next_offers(lease: Lease, offers: Iterable[Offer]) -> list[Offer]:
+    """Offers still worth a try for this lease, in order. Empty when its tries are used up."""
+    if len(lease.attempts) >= lease.spec.max_attempts:
+        return []
+    return [
+        o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease.attempts) for a in lease.attempts)
+    ]
+
+
+def _excluded_by(attempt: Attempt, offer: Offer, attempts: tuple[Attempt, ...]) -> bool:
+    if attempt.reason is Reason.QUOTA_EXCEEDED:
+        # A limit of the account holds for all its plans of that region.
+        return attempt.offer.provider == offer.provider and attempt.offer.region == offer.region
+    if attempt.offer.key != offer.key:
+        return False
+    if attempt.reason in SAME_OFFER_AGAIN:
+        return sum(a.offer.key == offer.key for a in attempts) >= MAX_TRIES_OF_ONE_OFFER
+    return True
+
+
+def reason_to_give_up(lease: Lease) -> tuple[Reason, str]:
+    """What to tell the user when no offer is left: the last attempt's end, or no_capacity over all of them."""
+    ended = [a for a in lease.attempts if a.reason is not None]
+    if not ended:
+        return Reason.NO_CAPACITY, "no offer of the catalogue fits and is in stock"
+    tried = "; ".join(f"{a.offer.key}: {a.reason}" + (f" ({a.detail})" if a.detail else "") for a in ended)
+    reasons = {a.reason for a in ended}
+    if reasons <= {Reason.NO_CAPACITY, *SAME_OFFER_AGAIN}:
+        worst = Reason.NO_CAPACITY if Reason.NO_CAPACITY in reasons else (ended[-1].reason or Reason.NO_CAPACITY)
+    else:
+        worst = next(a.reason for a in reversed(ended) if a.reason not in {Reason.NO_CAPACITY, *SAME_OFFER_AGAIN})
+    return worst or Reason.NO_CAPACITY, f"tried {len(ended)}: {tried}"
