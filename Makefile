@@ -8,7 +8,7 @@ SHELL := /bin/sh
 
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 BIN := .venv/bin
-PIP_QUIET := --quiet --disable-pip-version-check --no-input
+PIP_QUIET := -qq --disable-pip-version-check --no-input
 PYTEST_ARGS ?=
 SEED ?= 7
 LEASES ?= 300
@@ -79,7 +79,7 @@ types: .venv/.installed ## mypy, strict
 
 .PHONY: imports
 imports: .venv/.installed ## which package may import which
-	@$(BIN)/lint-imports --no-timing > .venv/imports.log 2>&1 || { cat .venv/imports.log; exit 1; }
+	@$(BIN)/lint-imports --no-logo > .venv/imports.log 2>&1 || { cat .venv/imports.log; exit 1; }
 
 .PHONY: lock
 lock: ## pin the newest versions that fit, into requirements/*.txt (with Python 3.11)

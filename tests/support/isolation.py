@@ -1,7 +1,7 @@
 """Keeps a test on this machine, so that no test can rent, read or delete anything real.
 
-Invariants: a connection to anything but loopback or a Unix socket raises before a packet is sent, and a host name
-other than `localhost` is never looked up.
+Invariants: a connection to anything but loopback or a Unix socket raises before a packet is sent, and a host
+name other than `localhost` is never looked up.
 """
 
 import ipaddress

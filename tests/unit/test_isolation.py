@@ -2,9 +2,11 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
+import tests
 from tests.support.isolation import NetworkForbidden, is_loopback
 
 
@@ -35,13 +37,13 @@ def test_a_look_up_of_another_name_is_refused() -> None:
 
 
 def test_loopback_is_let_through() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname()) as client:
-            client.sendall(b"x")
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, socket.create_connection(server.getsockname()) as client:
+        client.sendall(b"x")
 
-            accepted, _ = server.accept()
-            with accepted:
-                assert accepted.recv(1) == b"x"
+        accepted, _ = server.accept()
+        with accepted:
+            assert accepted.recv(1) == b"x"
 
 
 def test_credentials_open_nothing() -> None:
@@ -49,8 +51,6 @@ def test_credentials_open_nothing() -> None:
     assert "AWS_PROFILE" not in os.environ
 
 
-def test_our_tests_package_is_not_shadowed_by_an_installed_one() -> None:
-    import tests
-
+def test_our_tests_package_is_not_shadowed_by_an_installed_one(pytestconfig: pytest.Config) -> None:
     assert tests.__file__ is not None
-    assert tests.__file__.startswith(os.fspath(os.path.realpath(os.getcwd())))
+    assert Path(tests.__file__).parent == pytestconfig.rootpath / "tests"
