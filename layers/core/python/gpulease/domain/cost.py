@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
-from gpulease.domain.resource import BillingRule, Resource, ResourceState
 from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import BillingRule, Resource, ResourceState
 
 _HOUR = timedelta(hours=1)
 

@@ -50,18 +50,25 @@ class Reason(StrEnum):
     REJECTED = "rejected"
     LOST = "lost"
     PRIVATE_NETWORK_FAILED = "private_network_failed"
-    # Of attempts only; the same offer may be tried again after these two.
+    # Of attempts only: see domain/selection.py for what follows each.
     NEVER_APPEARED = "never_appeared"
     THROTTLED = "throttled"
+    NETWORK_UNSUPPORTED = "network_unsupported"
 
 
 class Attempt(Model):
-    """One try of one offer. `ended_at` and `reason` are set when it failed; the last without them is the current."""
+    """One try of one offer.
+
+    `reason` is set as soon as it failed, `ended_at` when its resources are marked for giving back. The last one without
+    `ended_at` is the current one. `asked` is False where the provider's live stock or price ruled the offer out, so
+    that nothing was asked for.
+    """
 
     number: int
     offer: Offer
     started_at: Instant
     ready_deadline: Instant
+    asked: bool = True
     network_deadline: Instant | None = None
     ended_at: Instant | None = None
     reason: Reason | None = None

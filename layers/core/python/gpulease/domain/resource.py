@@ -46,6 +46,7 @@ class ReleaseProgress(Model):
     last_accepted_at: Instant | None = None
     absences: int = 0
     """Times in a row that it was read as absent, by id and by marker."""
+    first_absence_at: Instant | None = None
     last_absence_at: Instant | None = None
     next_try_at: Instant
     last_error: str = ""
@@ -85,6 +86,9 @@ class Resource(Model):
     attached_to: str = ""
     """Networks and volumes: resource id of the machine it was seen attached to."""
     attach_tries: int = 0
+    attach_refusals: int = 0
+    """Attach calls refused in a way that the adapter could not read as "try again"."""
+    attach_accepted_at: Instant | None = None
     absences: int = 0
     """While held: times in a row that it was read as absent."""
     release: ReleaseProgress | None = None

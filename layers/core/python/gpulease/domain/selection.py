@@ -14,9 +14,11 @@ NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
     Reason.INTERRUPTED,
     Reason.PRICE_CHANGED,
     Reason.QUOTA_EXCEEDED,
+    Reason.NETWORK_UNSUPPORTED,
+    Reason.AUTH_FAILED,
 }
-"""Ends after which another offer is tried. `quota_exceeded` goes on elsewhere only: see `_excluded_by`. A machine that was
-created and never became ready is not tried elsewhere by itself: it has cost an hour and points at the image or script."""
+"""Ends after which another offer is tried; what else a bad end rules out is in `_excluded_by`. A machine that was created
+and never became ready is not tried elsewhere by itself: it has cost an hour and points at the image or the script."""
 
 
 def same_gpu(a: str, b: str) -> bool:
@@ -90,7 +92,7 @@ def _hint(name: str, left: list[Offer]) -> str:
         "spot": lambda o: "spot" if o.spot else "on-demand",
         "private_network": lambda o: "no private network",
     }
-    values = sorted({have[name](offer) for offer in left}, key=lambda v: (str(type(v)), v))  # type: ignore[type-var]
+    values = sorted({have[name](offer) for offer in left}, key=lambda v: (str(type(v)), v))
     shown = ", ".join(str(value) for value in values[:12]) + (", …" if len(values) > 12 else "")
     return f"what fits otherwise has {name} = {shown}"
 
@@ -101,7 +103,7 @@ def known_gpus(offers: Iterable[Offer]) -> list[str]:
 
 def next_offers(lease: Lease, offers: Iterable[Offer]) -> list[Offer]:
     """Offers still worth a try for this lease, in order. Empty when its tries are used up."""
-    if len(lease.attempts) >= lease.spec.max_attempts:
+    if sum(attempt.asked for attempt in lease.attempts) >= lease.spec.max_attempts:
         return []
     return [
         o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease.attempts) for a in lease.attempts)
@@ -112,6 +114,8 @@ def _excluded_by(attempt: Attempt, offer: Offer, attempts: tuple[Attempt, ...]) 
     if attempt.reason is Reason.QUOTA_EXCEEDED:
         # A limit of the account holds for all its plans of that region.
         return attempt.offer.provider == offer.provider and attempt.offer.region == offer.region
+    if attempt.reason is Reason.AUTH_FAILED:
+        return attempt.offer.provider == offer.provider
     if attempt.offer.key != offer.key:
         return False
     if attempt.reason in SAME_OFFER_AGAIN:
@@ -127,7 +131,7 @@ def reason_to_give_up(lease: Lease) -> tuple[Reason, str]:
     tried = "; ".join(f"{a.offer.key}: {a.reason}" + (f" ({a.detail})" if a.detail else "") for a in ended)
     reasons = {a.reason for a in ended}
     if reasons <= {Reason.NO_CAPACITY, *SAME_OFFER_AGAIN}:
-        worst = Reason.NO_CAPACITY if Reason.NO_CAPACITY in reasons else (ended[-1].reason or Reason.NO_CAPACITY)
+        telling = [r for r in (Reason.NO_CAPACITY, ended[-1].reason) if r in reasons]
     else:
-        worst = next(a.reason for a in reversed(ended) if a.reason not in {Reason.NO_CAPACITY, *SAME_OFFER_AGAIN})
-    return worst or Reason.NO_CAPACITY, f"tried {len(ended)}: {tried}"
+        telling = [a.reason for a in reversed(ended) if a.reason not in {Reason.NO_CAPACITY, *SAME_OFFER_AGAIN}]
+    return telling[0] or Reason.NO_CAPACITY, f"tried {len(ended)}: {tried}"

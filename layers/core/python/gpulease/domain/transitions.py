@@ -76,6 +76,8 @@ def cancel(record: LeaseRecord, *, now: datetime, reason: Reason, detail: str = 
     Raises ValueError when the lease is releasing or released already: that decision has been taken.
     """
     lease = record.lease
+    if lease.state in (LeaseState.RELEASING, LeaseState.RELEASED):
+        raise ValueError(f"lease {lease.id} is {lease.state} already")
     epoch = lease.epoch + 1
     attempts = tuple(
         a.model_copy(update={"ended_at": now, "reason": reason, "detail": detail})
@@ -96,8 +98,6 @@ def cancel(record: LeaseRecord, *, now: datetime, reason: Reason, detail: str = 
         next_check_at=now + CHECK_WORKFLOW_EVERY,
         restarts=0,
     )
-    if lease.state in (LeaseState.RELEASING, LeaseState.RELEASED):
-        raise ValueError(f"lease {lease.id} is {lease.state} already")
     marked = tuple(m for r in record.resources if (m := to_release(r, now)) is not r)
     text = f"giving back {record.lease.name}: {reason}" + (f" ({detail})" if detail else "")
     return Change(

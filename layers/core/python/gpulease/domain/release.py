@@ -1,0 +1,128 @@
+"""Giving back: in which order, at which pace, and what counts as proof. Laws 4, 5 and 6 of the design live here.
+
+Nothing here gives up. Pauses grow to five minutes and stay there; a resource leaves `releasing` only by absence read
+twice from calls that succeeded, or, for an intent that no create answer ever confirmed, by its marker not being found
+anywhere after the provider's visibility window.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+
+from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, ResourceState
+
+FIRST_PAUSE_SECONDS = 5.0
+PAUSE_GROWTH = 1.5
+PATIENT_AFTER = timedelta(minutes=10)
+MAX_PAUSE_SECONDS_EARLY = 20.0
+"""For the first ten minutes: a machine that becomes deletable is deleted at most so much later."""
+MAX_PAUSE_SECONDS = 300.0
+ALARM_AFTER = timedelta(minutes=10)
+ABSENCES_NEEDED = 2
+ABSENCE_GAP = timedelta(seconds=3)
+DELETE_AGAIN_AFTER = (timedelta(seconds=120), timedelta(seconds=240), timedelta(seconds=480))
+"""After an accepted delete that shows no effect. Three deletes in eight minutes: more has made providers suspend keys."""
+
+ORDER = (
+    ResourceKind.SPOT_REQUEST,
+    ResourceKind.INSTANCE,
+    ResourceKind.VOLUME,
+    ResourceKind.ADDRESS,
+    ResourceKind.SNAPSHOT,
+    ResourceKind.NETWORK,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NextRelease:
+    """What to give back now. `resource` None: wait so long (`wait_seconds` > 0), or nothing is left (0)."""
+
+    resource: Resource | None
+    wait_seconds: int = 0
+
+
+def next_to_release(record: LeaseRecord, now: datetime) -> NextRelease:
+    """The resource to work on next: machines before what they hold, and of these the one whose turn is longest due."""
+    waiting = [r for r in record.resources if r.state is ResourceState.RELEASING]
+    if not waiting:
+        return NextRelease(None)
+    ready = [r for r in waiting if not _must_wait_for_machine(r, record)]
+    due = [r for r in ready if r.release is not None and r.release.next_try_at <= now]
+    if due:
+        return NextRelease(min(due, key=lambda r: (ORDER.index(r.kind), _turn(r), r.id)))
+    soonest = min((_turn(r) for r in ready), default=now + timedelta(seconds=MAX_PAUSE_SECONDS_EARLY))
+    return NextRelease(None, max(1, ceil((soonest - now).total_seconds())))
+
+
+def _turn(resource: Resource) -> datetime:
+    return resource.release.next_try_at if resource.release else resource.intended_at
+
+
+def _must_wait_for_machine(resource: Resource, record: LeaseRecord) -> bool:
+    """A network goes after the machine of its attempt. One that was dropped beside a machine that stays does not wait."""
+    if resource.kind is not ResourceKind.NETWORK:
+        return False
+    machines = record.of_kind(ResourceKind.INSTANCE, resource.attempt)
+    return any(m.state is ResourceState.RELEASING for m in machines)
+
+
+def should_delete_now(progress: ReleaseProgress, now: datetime, *, seen_deleting: bool) -> bool:
+    """Whether a delete call is due, or only a look. An accepted delete is repeated late, a refused one soon."""
+    if progress.last_accepted_at is None:
+        return True
+    patience = DELETE_AGAIN_AFTER[min(progress.accepted, len(DELETE_AGAIN_AFTER)) - 1]
+    if seen_deleting:
+        patience = DELETE_AGAIN_AFTER[-1]
+    return now - progress.last_accepted_at >= patience
+
+
+def pause_seconds(progress: ReleaseProgress, looks: int, now: datetime) -> float:
+    """Pause before the next look or try; `looks` counts those so far."""
+    most = MAX_PAUSE_SECONDS if now - progress.requested_at >= PATIENT_AFTER else MAX_PAUSE_SECONDS_EARLY
+    # The exponent is capped so that a release which takes weeks does not overflow.
+    return float(min(FIRST_PAUSE_SECONDS * PAUSE_GROWTH ** min(looks, 20), most))
+
+
+def absent_once_more(progress: ReleaseProgress, now: datetime) -> ReleaseProgress:
+    """Count one reading of absence, unless it follows the last one too closely to be a second opinion."""
+    if progress.last_absence_at is not None and now - progress.last_absence_at < ABSENCE_GAP:
+        return progress
+    return progress.model_copy(
+        update={
+            "absences": progress.absences + 1,
+            "first_absence_at": progress.first_absence_at or now,
+            "last_absence_at": now,
+        }
+    )
+
+
+def seen_again(progress: ReleaseProgress) -> ReleaseProgress:
+    """It is there (again): earlier absences prove nothing."""
+    if not progress.absences:
+        return progress
+    return progress.model_copy(update={"absences": 0, "first_absence_at": None, "last_absence_at": None})
+
+
+def is_proven_gone(progress: ReleaseProgress) -> bool:
+    return progress.absences >= ABSENCES_NEEDED
+
+
+def may_close_intent(
+    resource: Resource, now: datetime, *, create_timeout_seconds: float, window_seconds: float
+) -> bool:
+    """Whether an intent whose marker is found nowhere may be closed as "never appeared" (law 2)."""
+    sent = resource.create_sent_at or resource.intended_at
+    return now >= sent + timedelta(seconds=create_timeout_seconds + window_seconds)
+
+
+def released(resource: Resource, now: datetime, note: str) -> Resource:
+    """The resource proven gone. Its cost ends when it was first read as absent."""
+    first = resource.release.first_absence_at if resource.release else None
+    return resource.model_copy(
+        update={"state": ResourceState.RELEASED, "released_at": first or now, "release_note": note}
+    )
+
+
+def needs_alarm(progress: ReleaseProgress, now: datetime) -> bool:
+    return progress.alarmed_at is None and now - progress.requested_at >= ALARM_AFTER
