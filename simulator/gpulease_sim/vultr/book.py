@@ -1,0 +1,142 @@
+"""The simulator's own record of everything that was ever paid for, independent of any client's ledger.
+
+Entries are never removed. Times are seconds of the simulator's clock and may lie in the future (a machine whose boot or
+destruction is already drawn); views hide what has not happened yet.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from gpulease_sim.vultr.machines import NEVER
+
+HOUR = 3600
+
+
+@dataclass(slots=True)
+class Entry:
+    """One object: `kind` is instance, bare_metal, vpc, reserved_ip or snapshot."""
+
+    kind: str
+    id: str
+    label: str
+    region: str
+    plan: str | None
+    tags: tuple[str, ...]
+    created: float
+    active_from: float
+    destroyed_from: float
+    rates: list[tuple[float, Decimal, Decimal]]
+    """(from, USD per started hour, at most USD per calendar month), oldest first."""
+    user_data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BookObject:
+    """An entry as of one moment."""
+
+    kind: str
+    id: str
+    label: str
+    region: str
+    plan: str | None
+    tags: tuple[str, ...]
+    created: float
+    active: float | None
+    """First moment a GET would show it active; None before, and for ever if it never came."""
+    destroyed: float | None
+    """When billing stopped, None until then."""
+    hourly_usd: Decimal
+    cost_usd: Decimal
+    user_data: str = field(repr=False, default="")
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Owner markers in the tags or, where there are none, in the label."""
+        return tuple(text for text in (*self.tags, self.label) if text.startswith("gpulease:"))
+
+
+class Book:
+    """All entries of one account."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._entries: dict[str, Entry] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Write a new object down."""
+        self._entries[entry.id] = entry
+
+    def entry(self, object_id: str) -> Entry:
+        """The raw entry; KeyError where the object never existed."""
+        return self._entries[object_id]
+
+    def remove(self, object_id: str) -> None:
+        """Strike an object that in truth was never created (the `ignore` fault)."""
+        self._entries.pop(object_id, None)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._entries.values()))
+
+    def objects(self, at: float | None = None) -> list[BookObject]:
+        """Everything created until then (default: now), oldest first."""
+        moment = self._clock() if at is None else at
+        return [_view(entry, moment) for entry in self if entry.created <= moment]
+
+    def billed(self, at: float | None = None, *, free: bool = True) -> list[BookObject]:
+        """What exists then; `free=False` leaves out what costs nothing (VPCs)."""
+        return [each for each in self.objects(at) if each.destroyed is None and (free or each.hourly_usd > 0)]
+
+    def get(self, object_id: str, at: float | None = None) -> BookObject:
+        """One object; KeyError where it never existed."""
+        return _view(self._entries[object_id], self._clock() if at is None else at)
+
+    def cost(self, at: float | None = None) -> Decimal:
+        """USD owed for everything until then."""
+        return sum((each.cost_usd for each in self.objects(at)), Decimal(0))
+
+
+def _view(entry: Entry, at: float) -> BookObject:
+    hourly = next((rate for since, rate, _ in reversed(entry.rates) if since <= at), entry.rates[0][1])
+    return BookObject(
+        kind=entry.kind,
+        id=entry.id,
+        label=entry.label,
+        region=entry.region,
+        plan=entry.plan,
+        tags=entry.tags,
+        created=entry.created,
+        active=entry.active_from if entry.active_from <= min(at, entry.destroyed_from) else None,
+        destroyed=entry.destroyed_from if entry.destroyed_from <= at else None,
+        hourly_usd=hourly,
+        cost_usd=cost_of(entry, at),
+        user_data=entry.user_data,
+    )
+
+
+def cost_of(entry: Entry, at: float) -> Decimal:
+    """USD for one object until `at`: started hours, at least one, no calendar month (UTC) above its price."""
+    if at < entry.created or not any(rate for _, rate, _ in entry.rates):
+        return Decimal(0)
+    end = min(at, entry.destroyed_from)
+    hours = max(1, -int((entry.created - end) // HOUR))
+    total = month_total = Decimal(0)
+    month: tuple[int, int] | None = None
+    rates = list(entry.rates)
+    _, rate, cap = rates.pop(0)
+    hour = 0
+    while hour < hours:
+        start = entry.created + hour * HOUR
+        while rates and rates[0][0] <= start:
+            _, rate, cap = rates.pop(0)
+        when = datetime.fromtimestamp(start, UTC)
+        if (when.year, when.month) != month:
+            total += month_total
+            month, month_total = (when.year, when.month), Decimal(0)
+        month_total = min(month_total + rate, max(cap, month_total))
+        hour += 1
+    return total + month_total
+
+
+__all__ = ["NEVER", "Book", "BookObject", "Entry", "cost_of"]
