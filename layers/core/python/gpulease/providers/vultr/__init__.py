@@ -1,0 +1,1 @@
+"""Vultr: cloud GPU and bare metal servers and their VPCs, over API v2."""

@@ -1,0 +1,70 @@
+"""What Vultr sells and what it has right now."""
+
+from datetime import datetime, timedelta
+
+from gpulease.domain.offer import Offer, PlanKind
+from gpulease.errors import ProviderFacts, ProviderRejected
+from gpulease.ports import Clock, Log
+from gpulease.providers.vultr.catalog import PROVIDER, offers_of, price_in
+from gpulease.providers.vultr.client import VultrClient
+from gpulease.providers.vultr.models import MetalPlan, Plan, Region
+
+PLANS_FRESH_SECONDS = 60.0
+"""How long a plan list serves the next question about a price. Stock is always asked anew."""
+
+_AVAILABILITY_TYPES = frozenset({"vdc", "vhp", "vhf", "vc2", "voc", "vcg", "vdg", "vdm", "vx1"})
+
+
+class Stock:
+    """Plans and stock of one account."""
+
+    def __init__(self, client: VultrClient, clock: Clock, log: Log) -> None:
+        self._client = client
+        self._clock = clock
+        self._log = log
+        self._read_at: datetime | None = None
+        self._plans: dict[tuple[PlanKind, str], Plan | MetalPlan] = {}
+
+    def offers(self) -> list[Offer]:
+        """All GPU plans whose GPUs are known, in all their regions."""
+        offers, skipped = offers_of(list(self._all_plans().values()))
+        for each in skipped:
+            self._log.warning("gpu_plan_not_offered", provider=PROVIDER, plan=each.plan, why=each.why)
+        return offers
+
+    def live(self, offer: Offer) -> Offer:
+        """The offer with today's price and stock. Raises ProviderRejected when there is no such plan or region."""
+        plan = self.plan(offer.plan, offer.kind)
+        if plan is None:
+            raise ProviderRejected(ProviderFacts(PROVIDER, f"there is no plan {offer.plan!r}", region=offer.region))
+        # What is sold as preemptible only cannot be ordered: the create call has no field for it.
+        in_stock = plan.deploy_ondemand is not False and self.in_stock(plan, offer.region)
+        return offer.model_copy(update={"price_per_hour_usd": price_in(plan, offer.region), "in_stock": in_stock})
+
+    def in_stock(self, plan: Plan | MetalPlan, region: str) -> bool:
+        """Whether it can be had there now, as far as the provider tells."""
+        plan_type = "vbm"
+        if isinstance(plan, Plan):
+            plan_type = plan.type if plan.type in _AVAILABILITY_TYPES else "all"
+        return plan.id in self._client.available_plans(region, plan_type)
+
+    def plan(self, plan_id: str, kind: PlanKind) -> Plan | MetalPlan | None:
+        """The plan; None = a complete list does not have it."""
+        return self._all_plans().get((kind, plan_id))
+
+    def regions(self) -> list[str]:
+        """All regions, sorted."""
+        return sorted(region.id.lower() for region in self._client.listing("/regions", "regions", Region))
+
+    def _all_plans(self) -> dict[tuple[PlanKind, str], Plan | MetalPlan]:
+        now = self._clock.now()
+        if self._read_at is None or not timedelta(0) <= now - self._read_at < timedelta(seconds=PLANS_FRESH_SECONDS):
+            plans: dict[tuple[PlanKind, str], Plan | MetalPlan] = {}
+            # `all` has been seen to miss a plan and `vcg` never lists whole-GPU plans (measured, 2026).
+            for plan_type in ("all", "vcg", "vdm"):
+                for plan in self._client.listing("/plans", "plans", Plan, {"type": plan_type}):
+                    plans.setdefault((PlanKind.VM, plan.id), plan)
+            for metal in self._client.listing("/plans-metal", "plans_metal", MetalPlan):
+                plans[PlanKind.BARE_METAL, metal.id] = metal
+            self._plans, self._read_at = plans, now
+        return self._plans
