@@ -72,6 +72,10 @@ class Book:
         """The raw entry; KeyError where the object never existed."""
         return self._entries[object_id]
 
+    def find(self, object_id: str) -> Entry | None:
+        """The raw entry, if the object ever existed."""
+        return self._entries.get(object_id)
+
     def remove(self, object_id: str) -> None:
         """Strike an object that in truth was never created (the `ignore` fault)."""
         self._entries.pop(object_id, None)

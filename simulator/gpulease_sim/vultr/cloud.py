@@ -8,20 +8,23 @@ import dataclasses
 import json
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from gpulease_sim.vultr import catalog_routes, machine_routes, network_routes
+from gpulease_sim.vultr import account_routes, catalog_routes, machine_routes, network_routes, object_routes
 from gpulease_sim.vultr.account import Account
 from gpulease_sim.vultr.api import ApiError, Call, ConnectionCut, NotFound, Reply, Routes, SimResponse
-from gpulease_sim.vultr.book import Book
+from gpulease_sim.vultr.book import Book, BookObject
 from gpulease_sim.vultr.draws import Draws
 from gpulease_sim.vultr.faults import Asked, Fault, FaultPlan
 from gpulease_sim.vultr.limits import RateLimit
 from gpulease_sim.vultr.machines import Machine
 from gpulease_sim.vultr.settings import Settings
 from gpulease_sim.vultr.texts import text
+
+if TYPE_CHECKING:
+    from gpulease_sim.vultr.state_file import StateFile
 
 DEFAULT_ADDRESS = "192.0.2.1"
 """The client's address where the caller gives none."""
@@ -32,7 +35,7 @@ _HEADERS = {"Content-Type": "application/json", "Server": "nginx", "X-Robots-Tag
 
 def _routes() -> Routes:
     routes = Routes()
-    for module in (machine_routes, network_routes, catalog_routes):
+    for module in (machine_routes, network_routes, object_routes, account_routes, catalog_routes):
         module.add_routes(routes)
     return routes
 
@@ -53,24 +56,46 @@ class SeenCall(NamedTuple):
 class VultrCloud:
     """One account, thread-safe; every state is computed from `clock` (Unix seconds) when it is asked for."""
 
-    def __init__(self, clock: Callable[[], float], seed: int = 0, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        seed: int = 0,
+        settings: Settings | None = None,
+        state: "StateFile | None" = None,
+    ) -> None:
         self._clock = clock
         self._seed = seed
+        self._state = state
+        self._initial = settings or Settings()
         self._lock = threading.RLock()
         self.calls: deque[SeenCall] = deque(maxlen=RECORDED_CALLS)
         """The latest calls, oldest first."""
-        self.reset(settings)
+        kept = state.read_settings() if state is not None else None
+        self._start(settings or kept or self._initial)
+        if state is not None:
+            state.read_into(self.account)
+            state.write_settings(self.settings)
 
     def reset(self, settings: Settings | None = None) -> None:
-        """An empty account without faults; default settings unless given."""
+        """An empty account without faults, with the settings of the beginning unless others are given."""
         with self._lock:
-            self.account = Account(self._clock, self._seed, settings or Settings())
-            self.faults = FaultPlan(self._seed)
-            self._limit = RateLimit()
-            self._suspended: set[str] = set()
-            self._refused: Counter[str] = Counter()
-            self._handled = 0
-            self.calls.clear()
+            self._start(settings or self._initial)
+            if self._state is not None:
+                self._state.clear()
+                self._state.write_settings(self.settings)
+
+    def _start(self, settings: Settings) -> None:
+        self.account = Account(self._clock, self._seed, settings)
+        self.faults = FaultPlan(self._seed)
+        self._limit = RateLimit()
+        self._suspended: set[str] = set()
+        self._refused: Counter[str] = Counter()
+        self._handled = 0
+        self.calls.clear()
+
+    def now(self) -> float:
+        """The simulator's clock."""
+        return self._clock()
 
     @property
     def settings(self) -> Settings:
@@ -81,6 +106,18 @@ class VultrCloud:
     def settings(self, settings: Settings) -> None:
         with self._lock:
             self.account.settings = settings
+            if self._state is not None:
+                self._state.write_settings(settings)
+
+    def replace_faults(self, faults: Iterable[Fault]) -> None:
+        """These faults instead of the present ones, while calls go on."""
+        with self._lock:
+            self.faults.replace(faults)
+
+    def book_objects(self) -> list[BookObject]:
+        """The book as of now, while calls go on."""
+        with self._lock:
+            return self.book.objects()
 
     @property
     def book(self) -> Book:
@@ -106,6 +143,8 @@ class VultrCloud:
             except ConnectionCut:
                 self.calls.append(SeenCall(now, method, path, 0))
                 raise
+            finally:
+                self._keep()
             self.calls.append(SeenCall(now, method, path, response.status))
             return response
 
@@ -119,6 +158,7 @@ class VultrCloud:
             machine = self.account.machines[machine_id]
             machine.end(self._clock())
             self.account.machine_changed(machine)
+            self._keep()
 
     def ssh_open(self, address: str, port: int = 22) -> bool:
         """Whether the host with that public address accepts TCP now."""
@@ -128,6 +168,14 @@ class VultrCloud:
                 return False
             now = self._clock()
             return machine.shown_address(now) == address and machine.accepts_ssh(now)
+
+    def _keep(self) -> None:
+        if not self.account.touched:
+            return
+        if self._state is None:
+            self.account.touched.clear()
+        else:
+            self._state.write_changes(self.account)
 
     # One call
 
