@@ -14,6 +14,11 @@ from tests.support.house_rules import Allowed
 IMPURE_ALLOWED = (
     Allowed("local/gpulease_local/asl/clocks.py", "is the wall clock of the local engine", frozenset({"time.time"})),
     Allowed(
+        "simulator/gpulease_sim/wall_clock.py",
+        "is the wall clock of the simulated clouds",
+        frozenset({"time.time", "time.sleep"}),
+    ),
+    Allowed(
         "tests/support/ministack.py",
         "waits for a real child process and hands it an environment",
         frozenset({"os.environ", "time.monotonic", "time.sleep"}),
