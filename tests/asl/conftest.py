@@ -1,0 +1,27 @@
+"""Each engine runs all cases once for the whole session."""
+
+import pytest
+
+from tests.asl import engines
+from tests.asl.machines import CASES, Outcome
+from tests.support.ministack import Ministack, ministack
+
+__all__ = ["ministack"]
+
+
+@pytest.fixture(scope="session")
+def ours() -> dict[str, Outcome]:
+    """What our engine makes of each case."""
+    return engines.run_ours(CASES)
+
+
+@pytest.fixture(scope="session")
+def on_ministack(ministack: Ministack) -> dict[str, Outcome]:
+    """What ministack makes of each case."""
+    return engines.run_on_ministack(CASES, ministack)
+
+
+@pytest.fixture(scope="session")
+def on_moto() -> dict[str, Outcome]:
+    """What moto makes of each case."""
+    return engines.run_on_moto(CASES)
