@@ -88,7 +88,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer of the API itself: 2xx, or a refusal with its text. `data` is not in the repr: replies hold passwords."""
+    """An answer of the API itself: 2xx, or a refusal with its text. `data` is kept out of the repr (passwords)."""
 
     status: int
     facts: ProviderFacts
@@ -119,8 +119,8 @@ class Reply:
 class ApiClient:
     """JSON calls to one provider account.
 
-    `key(fresh)` gives the API key; it is asked at every call, with `fresh=True` after a 401. `sleep` pauses between tries
-    of a GET.
+    `key(fresh)` gives the API key; it is asked at every call, with `fresh=True` after a 401. `sleep` pauses between
+    tries of a GET.
     """
 
     def __init__(

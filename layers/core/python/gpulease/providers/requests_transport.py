@@ -1,4 +1,4 @@
-"""The transport of real use: `requests`, imported at the first call, since a step that calls no provider must not pay it."""
+"""The transport of real use: `requests`, imported at the first call, so that a step that calls nobody does not pay."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING

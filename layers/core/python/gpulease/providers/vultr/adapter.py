@@ -208,7 +208,7 @@ class VultrProvider:
     # --- delete ---
 
     def destroy(self, ref: Ref) -> None:
-        """One DELETE. Returning = accepted, on its way already, or unknown there; whether it is gone, `observe` tells."""
+        """One DELETE. Returns = accepted, on its way already, or unknown there; whether it is gone, `observe` tells."""
         if not ref.provider_id:
             for seen in self.find(ref):
                 self.destroy(Ref(seen.kind, seen.region, seen.marker, seen.provider_id, seen.subkind))

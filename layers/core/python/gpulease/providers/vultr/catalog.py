@@ -1,8 +1,8 @@
 """Vultr's plans as offers: which GPUs a plan has, and what it costs where.
 
-Only plans whose GPUs are known become offers; the others are named, never dropped in silence. The API tells the GPUs of
-`vcg` plans alone; for whole-GPU VMs (`vdm`) and bare metal (`vbm`) it tells none, and plan ids are not meant to be parsed,
-so those are listed here.
+Only plans whose GPUs are known become offers; the others are named, never dropped in silence. The API tells the GPUs
+of `vcg` plans alone; for whole-GPU VMs (`vdm`) and bare metal (`vbm`) it tells none, and plan ids are not meant to be
+parsed, so those are listed here.
 """
 
 import re

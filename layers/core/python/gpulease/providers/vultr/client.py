@@ -9,13 +9,18 @@ from pydantic import ValidationError
 from gpulease.errors import ProviderError, ProviderFacts, ProviderRejected
 from gpulease.providers.http import ApiClient, Reply
 from gpulease.providers.vultr.errors import Meaning, default_of, meaning_of
-from gpulease.providers.vultr.models import Meta, Wire
+from gpulease.providers.vultr.models import Identified, Meta, Wire
 
 BASE_URL = "https://api.vultr.com/v2"
 PAGE_SIZE = 500
 """The largest the API gives; it answers in 1 to 2 s whatever the size."""
 
-W = TypeVar("W", bound=Wire)
+LIST_PASSES = 3
+"""A list of several pages whose total changes meanwhile may have skipped items: it is read again, and all that was seen
+counts."""
+
+W = TypeVar("W", bound=Identified)
+P = TypeVar("P", bound=Wire)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 
 
@@ -45,11 +50,21 @@ class VultrClient:
     def listing(self, path: str, key: str, kind: type[W], filters: Mapping[str, str] | None = None) -> list[W]:
         """All items of all pages, each once. Raises ProviderError when any page fails or the list is not whole."""
         items: dict[Any, W] = {}
+        for _ in range(LIST_PASSES):
+            if len(self._read_list(path, key, kind, filters or {}, items)) <= 1:
+                break
+        return list(items.values())
+
+    def _read_list(
+        self, path: str, key: str, kind: type[W], filters: Mapping[str, str], items: dict[Any, W]
+    ) -> set[int]:
+        """Add all pages to `items`; gives the totals that the pages named."""
+        seen: set[Any] = set()
         cursors: set[str] = set()
-        smallest_total: int | None = None
+        totals: set[int] = set()
         cursor = ""
         while True:
-            query = [*(filters or {}).items(), ("per_page", str(PAGE_SIZE))]
+            query = [*filters.items(), ("per_page", str(PAGE_SIZE))]
             reply = self._api.call("GET", path, query=[*query, ("cursor", cursor)] if cursor else query)
             if not reply.ok:
                 raise failure(reply)
@@ -58,19 +73,21 @@ class VultrClient:
                 reply.unexpected(f"{key!r} is no list")
             for raw in page:
                 item = parsed(reply, kind, raw)
-                items[getattr(item, "id", len(items))] = item
+                identity = item.id
+                items[identity] = item
+                seen.add(identity)
             meta = parsed(reply, Meta, reply.value("meta"))
-            smallest_total = meta.total if smallest_total is None else min(smallest_total, meta.total)
+            totals.add(meta.total)
             cursor = meta.links.next
             if not cursor:
                 break
             if cursor in cursors:
                 reply.unexpected("a page cursor came twice")
             cursors.add(cursor)
-        # Items may come and go between pages. Fewer than were there at every moment means that some were not shown.
-        if len(items) < smallest_total:
-            reply.unexpected(f"the list shows {len(items)} of {smallest_total} items")
-        return list(items.values())
+        # Fewer than there were at any moment means that some were not shown.
+        if len(seen) < min(totals):
+            reply.unexpected(f"the list shows {len(seen)} of {min(totals)} items")
+        return totals
 
     def available_plans(self, region: str, plan_type: str) -> frozenset[str]:
         """Plans in stock. Raises ProviderRejected for a region that does not exist."""
@@ -87,7 +104,7 @@ class VultrClient:
         return frozenset(plans)
 
 
-def parsed(reply: Reply, kind: type[W], raw: object) -> W:
+def parsed(reply: Reply, kind: type[P], raw: object) -> P:
     """`raw` as `kind`. Raises ProviderUnexpected naming the fields that are wrong, never their values."""
     try:
         return kind.model_validate(raw)

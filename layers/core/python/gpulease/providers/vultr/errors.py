@@ -1,7 +1,7 @@
 """What Vultr's refusals mean: the only place that knows their wording.
 
-The API has no error codes; state conflicts are mostly 500 with a text. A row makes a common case quick. A refusal without
-a row must still end right: the adapter then looks at the state (`adapter.py`), or the default of its call holds.
+The API has no error codes; state conflicts are mostly 500 with a text. A row makes a common case quick. A refusal
+without a row must still end right: the adapter looks at the state (`adapter.py`), or the default of its call holds.
 
 Sources: `spec` = the official API reference; `dstack`, `ansible`, `terraform` = texts handled in those public clients
 (dstack PR #2132; ansible-collection-vultr #113, #68, #89, #115; terraform-provider-vultr #355, #363, #395);

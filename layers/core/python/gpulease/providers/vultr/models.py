@@ -35,6 +35,12 @@ class Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
 
+class Identified(Wire):
+    """Something that lists hold; the id tells one from another."""
+
+    id: str | int
+
+
 class VpcEntry(Wire):
     """A machine's membership: `subnet` (inside a machine) or `ip_address` (list of its VPCs) is its address there."""
 
@@ -48,7 +54,7 @@ class VpcEntry(Wire):
         return (self.ip_address or self.subnet) not in ("", _NO_ADDRESS)
 
 
-class Machine(Wire):
+class Machine(Identified):
     """An instance or a bare metal server; the two power fields exist for instances only."""
 
     id: str
@@ -64,7 +70,7 @@ class Machine(Wire):
     """None = the reply has no such field, which is not the same as no network."""
 
 
-class Vpc(Wire):
+class Vpc(Identified):
     id: str
     region: Text
     description: Text = ""
@@ -75,7 +81,7 @@ class RegionCost(Wire):
     hourly_cost: Decimal | None = None
 
 
-class Plan(Wire):
+class Plan(Identified):
     """Of `/plans`."""
 
     id: str
@@ -95,7 +101,7 @@ class Plan(Wire):
     gpu_count: int | None = None
 
 
-class MetalPlan(Wire):
+class MetalPlan(Identified):
     """Of `/plans-metal`, which has no GPU fields."""
 
     id: str
@@ -109,15 +115,15 @@ class MetalPlan(Wire):
     deploy_ondemand: bool | None = None
 
 
-class Region(Wire):
+class Region(Identified):
     id: str
 
 
-class OperatingSystem(Wire):
+class OperatingSystem(Identified):
     id: int
 
 
-class Application(Wire):
+class Application(Identified):
     id: int
     image_id: Text = ""
 
