@@ -1,1 +1,1 @@
-"""Routes and schemas of the HTTP API."""
+"""Routes and schemas of the HTTP API. `create_app(deps)` in `app.py` puts them together."""

@@ -1,0 +1,149 @@
+"""Accepts a request for a lease: checks, one conditional write, one workflow start.
+
+Invariants: the write comes last of everything that can refuse, so a refused request leaves nothing; two requests with
+one idempotency key make one lease, however they race and however late the second comes (decision 0002).
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from http import HTTPStatus
+
+from gpulease.api.caller import Caller
+from gpulease.api.catalogue import CatalogueReader
+from gpulease.api.names import name_for
+from gpulease.api.preflight import offers_to_try
+from gpulease.api.problems import Problem, unavailable
+from gpulease.api.schemas import DryRun, LeaseRequest
+from gpulease.api.views import money
+from gpulease.domain.lease import Lease, LeaseState, execution_name
+from gpulease.domain.offer import Offer
+from gpulease.domain.record import LeaseRecord
+from gpulease.domain.transitions import new_lease
+from gpulease.errors import GpuleaseError, LeaseExists, LeaseNotFound, LedgerUnavailable
+from gpulease.ports import Deps
+
+MAX_NEW_IDS = 3
+
+
+def accept(
+    request: LeaseRequest, caller: Caller, idempotency_key: str | None, deps: Deps, catalogue: CatalogueReader
+) -> LeaseRecord:
+    """Record the lease and start its provisioning. The same key again gives the lease that it made."""
+    digest = request_digest(request)
+    keyed_id = lease_id_for(caller.owner, idempotency_key) if idempotency_key else None
+    try:
+        offers_to_try(request.spec(), catalogue.loaded(), deps.providers)
+    except Problem:
+        # The catalogue may have changed since the first request with this key; its lease is the answer all the same.
+        earlier = _load(deps, keyed_id) if keyed_id else None
+        if earlier is None:
+            raise
+        return _replay(earlier, caller, digest, deps)
+    if keyed_id:
+        lease = _make(request, keyed_id, caller, digest, deps)
+        if lease is None:
+            return _replay(deps.ledger.load(keyed_id), caller, digest, deps)
+    else:
+        lease = _make_with_new_id(request, caller, digest, deps)
+    start(deps, lease, "provision")
+    return LeaseRecord(lease)
+
+
+def dry_run(request: LeaseRequest, deps: Deps, catalogue: CatalogueReader) -> DryRun:
+    """What would be tried, after all the same checks. Creates nothing."""
+    spec, known = request.spec(), catalogue.loaded()
+    offers = offers_to_try(spec, known, deps.providers)
+    price: Callable[[Offer], object] = lambda offer: offer.price_per_hour_usd  # noqa: E731
+    return DryRun(
+        name=request.name,
+        spec=spec,
+        offers=tuple(offers[: spec.max_attempts]),
+        total=len(offers),
+        cheapest_price_per_hour_usd=money(min(o.price_per_hour_usd for o in offers)),
+        catalogue=known.age(deps.clock.now()),
+    )
+
+
+def request_digest(request: LeaseRequest) -> str:
+    """SHA-256 of what was asked for, the same for the same meaning: order, blanks and defaults do not matter."""
+    asked = request.model_dump(
+        mode="json", exclude_defaults=True, exclude={"start_script", "start_script_base64"}
+    )
+    asked["start_script_sha256"] = sha256(request.script()).hexdigest()
+    return sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def lease_id_for(owner: str, idempotency_key: str) -> str:
+    """The id of the one lease that this owner's key can make; looks like any other lease id."""
+    digest = sha256(f"{owner}\n{idempotency_key}".encode()).digest()
+    return "l-" + base64.b32encode(digest).decode().lower()[:12]
+
+
+def start(deps: Deps, lease: Lease, machine: str) -> None:
+    """Start the lease's workflow. A failure is only logged: the ledger knows, and check_leases starts it later."""
+    try:
+        deps.workflows.start(
+            machine, execution_name(lease.id, machine, lease.epoch), lease_id=lease.id, epoch=lease.epoch
+        )
+    except Exception as error:
+        # Whatever it was: the lease is recorded and the caller must learn its id.
+        deps.log.warning(
+            "workflow_not_started", lease_id=lease.id, machine=machine, epoch=lease.epoch, error=type(error).__name__
+        )
+
+
+def _make(request: LeaseRequest, lease_id: str, caller: Caller, digest: str, deps: Deps) -> Lease | None:
+    """The lease as recorded; None when the id is taken."""
+    lease, event = new_lease(
+        lease_id=lease_id,
+        owner=caller.owner,
+        name=request.name or name_for(lease_id),
+        spec=request.spec(),
+        now=deps.clock.now(),
+        digest=digest,
+        start_script=request.script(),
+    )
+    try:
+        deps.ledger.create_lease(lease, [event], request.script())
+    except LeaseExists:
+        return None
+    except LedgerUnavailable as error:
+        raise unavailable(
+            "ledger_unavailable",
+            f"the ledger did not answer; if it did record the lease, it is {lease_id}. "
+            "Repeat the request with the same Idempotency-Key to be sure",
+            retry_after_seconds=5,
+            lease_id=lease_id,
+        ) from error
+    return lease
+
+
+def _make_with_new_id(request: LeaseRequest, caller: Caller, digest: str, deps: Deps) -> Lease:
+    for _ in range(MAX_NEW_IDS):
+        lease_id = deps.ids.lease_id()
+        if lease := _make(request, lease_id, caller, digest, deps):
+            return lease
+    raise GpuleaseError(f"{MAX_NEW_IDS} new lease ids were all taken")
+
+
+def _load(deps: Deps, lease_id: str) -> LeaseRecord | None:
+    try:
+        return deps.ledger.load(lease_id)
+    except LeaseNotFound:
+        return None
+
+
+def _replay(record: LeaseRecord, caller: Caller, digest: str, deps: Deps) -> LeaseRecord:
+    lease = record.lease
+    if lease.owner != caller.owner or lease.request_digest != digest:
+        raise Problem(
+            HTTPStatus.CONFLICT,
+            "idempotency_key_reused",
+            "this Idempotency-Key was used before with another request; take a new key for a new lease",
+        )
+    if lease.state is LeaseState.REQUESTED:
+        # The first request may have ended between the write and the start.
+        start(deps, lease, "provision")
+    return record

@@ -1,0 +1,202 @@
+"""Routes under /v1/leases. Thin: who asks, what is meant, one call, one view."""
+
+import re
+from http import HTTPStatus
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.api_gateway import Router
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
+
+from gpulease.api.accept import accept, dry_run
+from gpulease.api.caller import Caller, caller_of
+from gpulease.api.catalogue import CatalogueReader
+from gpulease.api.give_back import give_back
+from gpulease.api.openapi import answers
+from gpulease.api.problems import FieldError, Problem, invalid, not_found
+from gpulease.api.query import only, separated
+from gpulease.api.schemas import DryRun, EventPage, LeasePage, LeaseRequest, LeaseView
+from gpulease.api.views import event_view, lease_summary, lease_view
+from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.record import LeaseRecord
+from gpulease.errors import InputInvalid, LeaseNotFound
+from gpulease.ports import Deps, Page
+
+MAX_PAGES_FOR_A_NAME = 10
+"""Pages read for one request with a name filter, which the ledger does not know; then the cursor is handed out."""
+LEASE_ID = re.compile(r"l-[a-z2-7]{12}")
+
+LeaseId = Annotated[str, Path(description="Such as l-4kq7c2mzx5ab")]
+Cursor = Annotated[str | None, Query(max_length=2048, description="From the page before; opaque")]
+
+
+def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
+    """The lease routes over these dependencies."""
+    router = Router()
+
+    def caller() -> Caller:
+        return caller_of(router.current_event.raw_event, deps.policy.admins)
+
+    def owned(lease_id: str) -> LeaseRecord:
+        """The record, if the caller may see it; else a 404 that does not tell which of the two it was."""
+        if not LEASE_ID.fullmatch(lease_id):
+            raise not_found(lease_id)
+        try:
+            record = deps.ledger.load(lease_id)
+        except LeaseNotFound:
+            raise not_found(lease_id) from None
+        if not caller().may_see(record.lease.owner):
+            raise not_found(lease_id)
+        return record
+
+    def view(record: LeaseRecord) -> LeaseView:
+        return lease_view(record, deps.clock.now(), deps.policy.ssh_port)
+
+    @router.post(
+        "/v1/leases",
+        summary="Ask for a machine",
+        tags=["leases"],
+        operation_id="createLease",
+        status_code=202,
+        middlewares=[only("dry_run")],
+        responses=answers({202: ("Accepted; see Location", LeaseView), 200: ("Dry run", DryRun)}, 409, 413, 415, 503),
+    )
+    def create_lease(
+        request: Annotated[LeaseRequest, Body()],
+        dry: Annotated[
+            bool, Query(alias="dry_run", description="Only say which offers would be tried")
+        ] = False,
+        key: Annotated[
+            str | None,
+            Header(
+                alias="Idempotency-Key",
+                pattern="^[!-~]{1,255}$",
+                description="1 to 255 visible ASCII characters. The same key again gives the same lease, for ever",
+            ),
+        ] = None,
+    ) -> Response[LeaseView | DryRun]:
+        if dry:
+            return _json(HTTPStatus.OK, dry_run(request, deps, catalogue))
+        record = accept(request, caller(), key, deps, catalogue)
+        return _json(HTTPStatus.ACCEPTED, view(record), Location=f"/v1/leases/{record.lease.id}")
+
+    @router.get(
+        "/v1/leases",
+        summary="List leases, newest first",
+        tags=["leases"],
+        operation_id="listLeases",
+        middlewares=[only("cursor", "limit", "state", "name", "all")],
+        responses=answers({200: ("One page", LeasePage)}, 403),
+    )
+    def list_leases(
+        cursor: Cursor = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        state: Annotated[list[str] | None, Query(description="Repeated, or separated by commas")] = None,
+        name: Annotated[str | None, Query(max_length=63, description="Exactly this name")] = None,
+        everybodys: Annotated[bool, Query(alias="all", description="Everybody's; admins only")] = False,
+    ) -> LeasePage:
+        who = caller()
+        if everybodys and not who.admin:
+            raise Problem(HTTPStatus.FORBIDDEN, "admins_only", "only an admin can list everybody's leases")
+        owner = None if everybodys else who.owner
+        page = _page_of_leases(deps, owner, _states(state), cursor, limit, name)
+        # The index may lag behind; a row that is not the caller's is never shown whatever it says.
+        shown = [lease for lease in page.items if who.may_see(lease.owner)]
+        now = deps.clock.now()
+        return LeasePage(
+            leases=tuple(
+                lease_summary(LeaseRecord(lease), now, with_cost=False)
+                if lease.state is LeaseState.RELEASED
+                else lease_summary(deps.ledger.load(lease.id), now, with_cost=True)
+                for lease in shown
+            ),
+            cursor=page.cursor,
+        )
+
+    @router.get(
+        "/v1/leases/<lease_id>",
+        summary="One lease with everything that is known of it",
+        tags=["leases"],
+        operation_id="getLease",
+        middlewares=[only()],
+        responses=answers({200: ("The lease", LeaseView)}, 404),
+    )
+    def get_lease(lease_id: LeaseId) -> LeaseView:
+        return view(owned(lease_id))
+
+    @router.delete(
+        "/v1/leases/<lease_id>",
+        summary="Give a machine back",
+        description="Safe to repeat. Everything is shown as billed until its absence is proven.",
+        tags=["leases"],
+        operation_id="releaseLease",
+        status_code=202,
+        middlewares=[only()],
+        responses=answers({202: ("Being given back, or given back already", LeaseView)}, 404, 503),
+    )
+    def release_lease(lease_id: LeaseId) -> LeaseView:
+        record = owned(lease_id)
+        who = caller().owner
+        detail = "" if who == record.lease.owner else f"by {who}"
+        return view(give_back(record, deps, detail))
+
+    @router.get(
+        "/v1/leases/<lease_id>/events",
+        summary="The story of a lease, oldest first",
+        tags=["leases"],
+        operation_id="listLeaseEvents",
+        middlewares=[only("cursor", "limit")],
+        responses=answers({200: ("One page", EventPage)}, 404),
+    )
+    def lease_events(
+        lease_id: LeaseId, cursor: Cursor = None, limit: Annotated[int, Query(ge=1, le=200)] = 100
+    ) -> EventPage:
+        owned(lease_id)
+        try:
+            page = deps.ledger.events(lease_id, cursor=cursor, limit=limit)
+        except InputInvalid as error:
+            raise _bad_cursor(error) from error
+        return EventPage(events=tuple(event_view(event) for event in page.items), cursor=page.cursor)
+
+    return router
+
+
+def _json(status: HTTPStatus, body: LeaseView | DryRun, **headers: str) -> Response[LeaseView | DryRun]:
+    return Response(status_code=status.value, content_type="application/json", body=body, headers=headers)
+
+
+def _states(given: list[str] | None) -> tuple[LeaseState, ...]:
+    """The states to show; none given = all. Raises a 422 problem."""
+    names = separated(given)
+    known = [state.value for state in LeaseState]
+    wrong = [name for name in names if name not in known]
+    if wrong:
+        text = f"unknown state; known: {', '.join(known)}"
+        raise invalid([FieldError(field="state", message=text, value=name[:100]) for name in wrong[:10]])
+    return tuple(LeaseState(name) for name in dict.fromkeys(names))
+
+
+def _page_of_leases(
+    deps: Deps,
+    owner: str | None,
+    states: tuple[LeaseState, ...],
+    cursor: str | None,
+    limit: int,
+    name: str | None,
+) -> Page[Lease]:
+    """One page; with a name, of a few pages of the ledger what fits."""
+    found: list[Lease] = []
+    for _ in range(MAX_PAGES_FOR_A_NAME if name else 1):
+        try:
+            page = deps.ledger.leases_of(owner, states=states, cursor=cursor, limit=limit - len(found))
+        except InputInvalid as error:
+            raise _bad_cursor(error) from error
+        found += [lease for lease in page.items if name is None or lease.name == name]
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit:
+            break
+    return Page(tuple(found), cursor)
+
+
+def _bad_cursor(error: InputInvalid) -> Problem:
+    return invalid([FieldError(field=error.field or "cursor", message=str(error))])

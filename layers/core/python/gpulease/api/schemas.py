@@ -1,0 +1,241 @@
+"""What goes in and out of the API. Money is a string of US dollars, times are RFC 3339 in UTC.
+
+A request is read strictly: an unknown field, a boolean for a number or text for a count is an error and not a guess.
+"""
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.offer import Offer
+from gpulease.domain.resource import ResourceKind, ResourceState
+from gpulease.domain.spec import MAX_START_SCRIPT_BYTES, LeaseSpec
+
+LeaseName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Money = Annotated[str, Field(description="US dollars", examples=["1.85"])]
+
+_NUMBERS = (
+    "gpu_count",
+    "min_gpu_memory_gib",
+    "min_vcpus",
+    "min_memory_gib",
+    "min_disk_gb",
+    "max_duration_seconds",
+    "max_attempts",
+)
+
+
+class LeaseRequest(LeaseSpec):
+    """Body of `POST /v1/leases`: what is asked for, a name, and what the machine runs first."""
+
+    name: LeaseName | None = Field(default=None, description="For people; made up when missing")
+    start_script: str | None = Field(
+        default=None,
+        repr=False,
+        description=f"Run once as root when the machine starts; at most {MAX_START_SCRIPT_BYTES} bytes",
+    )
+    start_script_base64: str | None = Field(
+        default=None, repr=False, description="The same as any bytes in base64; not both"
+    )
+
+    @field_validator(*_NUMBERS, "max_price_per_hour_usd", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("must be a number")
+        return value
+
+    @field_validator(*_NUMBERS, mode="before")
+    @classmethod
+    def _is_no_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError("must be a number, without quotes")
+        return value
+
+    @field_validator("start_script")
+    @classmethod
+    def _script_fits(cls, value: str | None) -> str | None:
+        _check_script_size(len(value.encode()) if value else 0)
+        return value
+
+    @field_validator("start_script_base64")
+    @classmethod
+    def _script_decodes(cls, value: str | None) -> str | None:
+        if value:
+            try:
+                decoded = base64.b64decode(value, validate=True)
+            except (binascii.Error, ValueError):
+                raise ValueError("must be standard base64 without blanks or line breaks") from None
+            _check_script_size(len(decoded))
+        return value
+
+    @model_validator(mode="after")
+    def _one_script(self) -> Self:
+        if self.start_script is not None and self.start_script_base64 is not None:
+            raise ValueError("start_script: give either start_script or start_script_base64, not both")
+        return self
+
+    def spec(self) -> LeaseSpec:
+        """The part that is kept as the lease's spec."""
+        return LeaseSpec.model_construct(
+            _fields_set=self.model_fields_set & LeaseSpec.model_fields.keys(),
+            **{name: getattr(self, name) for name in LeaseSpec.model_fields},
+        )
+
+    def script(self) -> bytes:
+        if self.start_script_base64:
+            return base64.b64decode(self.start_script_base64)
+        return (self.start_script or "").encode()
+
+
+def _check_script_size(size: int) -> None:
+    if size > MAX_START_SCRIPT_BYTES:
+        raise ValueError(f"has {size} bytes; at most {MAX_START_SCRIPT_BYTES} are possible")
+
+
+class View(BaseModel):
+    """Base of what is answered."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AttemptView(View):
+    number: int
+    offer: str
+    price_per_hour_usd: Money
+    started_at: datetime
+    ended_at: datetime | None
+    reason: Reason | None
+    detail: str
+
+
+class ResourceView(View):
+    id: str
+    kind: ResourceKind
+    provider: str
+    account: str
+    region: str
+    plan: str
+    state: ResourceState
+    provider_id: str
+    status: str = Field(description="The provider's own words when last seen")
+    address: str
+    price_per_hour_usd: Money
+    cost_so_far_usd: Money
+    billed: bool = Field(description="Costs money now, as far as is known: true until its absence is proven")
+
+
+class NextView(View):
+    text: str
+    at: datetime | None
+
+
+class LeaseSummary(View):
+    """One lease in a list."""
+
+    id: str
+    name: str
+    owner: str
+    state: LeaseState
+    reason: Reason | None
+    created_at: datetime
+    running_at: datetime | None
+    released_at: datetime | None
+    offer: Offer | None = Field(description="The current attempt's offer, or the last one's")
+    address: str
+    price_per_hour_usd: Money
+    cost_so_far_usd: Money | None = Field(
+        description="Null for released leases in lists; `GET /v1/leases/{lease_id}` has it"
+    )
+    waiting_for: str
+    next: NextView
+
+
+class LeaseView(View):
+    """One lease with everything that is known of it, except its start script."""
+
+    id: str
+    name: str
+    owner: str
+    state: LeaseState
+    reason: Reason | None
+    reason_detail: str
+    epoch: int
+    created_at: datetime
+    running_at: datetime | None
+    release_requested_at: datetime | None
+    released_at: datetime | None
+    spec: LeaseSpec
+    start_script_bytes: int
+    start_script_sha256: str
+    offer: Offer | None = Field(description="The current attempt's offer, or the last one's")
+    attempts: tuple[AttemptView, ...]
+    resources: tuple[ResourceView, ...]
+    price_per_hour_usd: Money
+    cost_so_far_usd: Money
+    address: str
+    ssh: str | None = Field(description="Command that opens a shell, once the machine is running")
+    waiting_for: str
+    notices: tuple[str, ...]
+    warnings: tuple[str, ...]
+    next: NextView
+
+
+class LeasePage(View):
+    """`cursor` is opaque; null = this was the last page. A page may be empty and still have a cursor."""
+
+    leases: tuple[LeaseSummary, ...]
+    cursor: str | None
+
+
+class EventView(View):
+    at: datetime
+    kind: str
+    level: str
+    text: str
+    facts: dict[str, str | int | float | bool | None]
+
+
+class EventPage(View):
+    """Oldest first."""
+
+    events: tuple[EventView, ...]
+    cursor: str | None
+
+
+class CatalogueAge(View):
+    provider: str
+    as_of: datetime
+    age_seconds: int
+    offers: int
+    configured: bool = Field(description="Whether this deployment can rent from it")
+
+
+class OfferPage(View):
+    """Offers that fit, in the order in which they would be tried."""
+
+    offers: tuple[Offer, ...]
+    total: int = Field(description="How many fit; `offers` holds the first `limit` of them")
+    catalogue: tuple[CatalogueAge, ...]
+
+
+class DryRun(View):
+    """What `POST /v1/leases?dry_run=true` would try, in order. Nothing was created."""
+
+    dry_run: bool = True
+    name: str | None
+    spec: LeaseSpec
+    offers: tuple[Offer, ...] = Field(description="At most `max_attempts` of them would be tried")
+    total: int
+    cheapest_price_per_hour_usd: Money
+    catalogue: tuple[CatalogueAge, ...]
+
+
+class Health(View):
+    version: str
+    deployment: str
+    catalogue: tuple[CatalogueAge, ...]

@@ -1,0 +1,129 @@
+"""Turns records into what is answered. Pure; everything shown as billed is not proven gone."""
+
+from datetime import datetime
+from decimal import ROUND_HALF_UP, Decimal
+
+from gpulease.api.schemas import AttemptView, EventView, LeaseSummary, LeaseView, NextView, ResourceView
+from gpulease.domain.cost import cost_of, is_billed, lease_cost, price_per_hour, rate_now
+from gpulease.domain.event import Event
+from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.next_step import what_next
+from gpulease.domain.offer import Offer
+from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import BillingRule, Resource, ResourceKind, ResourceState
+
+_SMALLEST = Decimal("0.000001")
+SSH_USER = "root"
+"""Who may log in on the images of the providers that exist so far (Vultr)."""
+
+
+def money(value: Decimal) -> str:
+    """US dollars with two to six decimals and never an exponent: `1.85`, `0.013889`."""
+    text = format(value.quantize(_SMALLEST, ROUND_HALF_UP), "f").rstrip("0")
+    whole, _, decimals = text.partition(".")
+    return f"{whole}.{decimals:0<2}"
+
+
+def lease_view(record: LeaseRecord, now: datetime, ssh_port: int = 22) -> LeaseView:
+    lease = record.lease
+    address = address_of(record)
+    return LeaseView(
+        id=lease.id,
+        name=lease.name,
+        owner=lease.owner,
+        state=lease.state,
+        reason=lease.reason,
+        reason_detail=lease.reason_detail,
+        epoch=lease.epoch,
+        created_at=lease.created_at,
+        running_at=lease.running_at,
+        release_requested_at=lease.release_requested_at,
+        released_at=lease.released_at,
+        spec=lease.spec,
+        start_script_bytes=lease.start_script_bytes,
+        start_script_sha256=lease.start_script_sha256,
+        offer=_offer_of(lease),
+        attempts=tuple(
+            AttemptView(
+                number=a.number,
+                offer=a.offer.key,
+                price_per_hour_usd=money(a.offer.price_per_hour_usd),
+                started_at=a.started_at,
+                ended_at=a.ended_at,
+                reason=a.reason,
+                detail=a.detail,
+            )
+            for a in lease.attempts
+        ),
+        resources=tuple(_resource_view(resource, now) for resource in record.resources),
+        price_per_hour_usd=money(price_per_hour(record, now)),
+        cost_so_far_usd=money(lease_cost(record, now)),
+        address=address,
+        ssh=_ssh(address, ssh_port) if lease.state is LeaseState.RUNNING and address else None,
+        waiting_for=lease.waiting_for,
+        notices=lease.notices,
+        warnings=lease.warnings,
+        next=_next(record, now),
+    )
+
+
+def lease_summary(record: LeaseRecord, now: datetime, *, with_cost: bool) -> LeaseSummary:
+    """`with_cost` is False where the record was read without its resources."""
+    lease = record.lease
+    return LeaseSummary(
+        id=lease.id,
+        name=lease.name,
+        owner=lease.owner,
+        state=lease.state,
+        reason=lease.reason,
+        created_at=lease.created_at,
+        running_at=lease.running_at,
+        released_at=lease.released_at,
+        offer=_offer_of(lease),
+        address=address_of(record),
+        price_per_hour_usd=money(price_per_hour(record, now)),
+        cost_so_far_usd=money(lease_cost(record, now)) if with_cost else None,
+        waiting_for=lease.waiting_for,
+        next=_next(record, now),
+    )
+
+
+def event_view(event: Event) -> EventView:
+    return EventView(at=event.at, kind=event.kind, level=event.level, text=event.text, facts=event.facts)
+
+
+def address_of(record: LeaseRecord) -> str:
+    """Address of the machine that is held, or ""."""
+    held = (r for r in record.of_kind(ResourceKind.INSTANCE) if r.state is ResourceState.HELD)
+    return next((r.address for r in held if r.address), "")
+
+
+def _offer_of(lease: Lease) -> Offer | None:
+    return lease.attempts[-1].offer if lease.attempts else None
+
+
+def _ssh(address: str, port: int) -> str:
+    return f"ssh {SSH_USER}@{address}" if port == 22 else f"ssh -p {port} {SSH_USER}@{address}"
+
+
+def _next(record: LeaseRecord, now: datetime) -> NextView:
+    step = what_next(record, now)
+    return NextView(text=step.text, at=step.at)
+
+
+def _resource_view(resource: Resource, now: datetime) -> ResourceView:
+    return ResourceView(
+        id=resource.id,
+        kind=resource.kind,
+        provider=resource.provider,
+        account=resource.account,
+        region=resource.region,
+        plan=resource.plan,
+        state=resource.state,
+        provider_id=resource.provider_id,
+        status=resource.status,
+        address=resource.address,
+        price_per_hour_usd=money(rate_now(resource)),
+        cost_so_far_usd=money(cost_of(resource, now)),
+        billed=is_billed(resource) and resource.billing is not BillingRule.FREE,
+    )

@@ -1,0 +1,162 @@
+"""A small world around the API: SQLite ledger in memory, a clock that stands still, one provider with a few offers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from gpulease.api.app import create_app
+from gpulease.domain.offer import Offer, OfferSnapshot, PlanKind
+from gpulease.errors import InputInvalid
+from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ports import Policy
+from tests.support.api_events import ALICE, Client
+
+START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+ADMIN = "arn:aws:iam::111122223333:user/root-of-all"
+
+
+def offer(plan: str, gpu: str, price: str, **more: Any) -> Offer:
+    values = {
+        "provider": "vultr",
+        "region": "ewr",
+        "kind": PlanKind.VM,
+        "gpu_count": 1,
+        "gpu_memory_gib": 80.0,
+        "vcpus": 12,
+        "memory_gib": 120.0,
+        "disk_gb": 1400,
+        **more,
+    }
+    return Offer(plan=plan, gpu_model=gpu, price_per_hour_usd=Decimal(price), **values)
+
+
+OFFERS = (
+    offer("vcg-a100-12c", "A100", "2.397"),
+    offer("vcg-a100-12c", "A100", "2.397", region="ams"),
+    offer("vcg-a16-6c", "A16", "0.47", gpu_memory_gib=16.0, vcpus=6, memory_gib=64.0),
+    offer("vbm-8-h100", "H100", "23.92", gpu_count=8, kind=PlanKind.BARE_METAL, private_network=False),
+    offer("vcg-l40s-16c", "L40S", "1.671", gpu_memory_gib=48.0),
+)
+
+
+@dataclass
+class StillClock:
+    at: datetime = START
+
+    def now(self) -> datetime:
+        return self.at
+
+    def advance(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+@dataclass
+class CountingIds:
+    count: int = 0
+
+    def lease_id(self) -> str:
+        self.count += 1
+        letters = "abcdefghijklmnopqrstuvwxyz234567"
+        number, text = self.count, ""
+        for _ in range(12):
+            number, digit = divmod(number, 32)
+            text = letters[digit] + text
+        return f"l-{text}"
+
+    def token(self) -> str:
+        self.count += 1
+        return f"{self.count:032x}"
+
+
+@dataclass
+class RecordedWorkflows:
+    started: list[tuple[str, str, str, int]] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def start(self, machine: str, name: str, lease_id: str, epoch: int) -> None:
+        if self.failure:
+            raise self.failure
+        self.started.append((machine, name, lease_id, epoch))
+
+    def is_running(self, machine: str, name: str) -> bool:
+        return any(entry[:2] == (machine, name) for entry in self.started)
+
+
+@dataclass
+class KeptOffers:
+    snapshots: list[OfferSnapshot] = field(
+        default_factory=lambda: [OfferSnapshot(provider="vultr", as_of=START, offers=OFFERS)]
+    )
+
+    def save(self, snapshot: OfferSnapshot) -> None:
+        self.snapshots = [s for s in self.snapshots if s.provider != snapshot.provider] + [snapshot]
+
+    def load(self) -> list[OfferSnapshot]:
+        return self.snapshots
+
+
+class ImageCheckingProvider:
+    """Knows the form of images and nothing else; any other call is an error of the API."""
+
+    def check_image(self, image: str | None, kind: PlanKind) -> None:
+        if image is not None and not image.startswith("os:"):
+            raise InputInvalid("an image is os:<number>, such as os:2284", field="image")
+
+
+@dataclass
+class OneProvider:
+    names: tuple[str, ...] = ("vultr",)
+
+    def accounts(self) -> Sequence[str]:
+        return self.names
+
+    def get(self, account: str) -> Any:
+        if account not in self.names:
+            raise InputInvalid(f"no account {account}", field="providers")
+        return ImageCheckingProvider()
+
+
+@dataclass
+class KeptLog:
+    lines: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
+
+    def info(self, event: str, **facts: object) -> None:
+        self.lines.append(("info", event, facts))
+
+    def warning(self, event: str, **facts: object) -> None:
+        self.lines.append(("warning", event, facts))
+
+    def error(self, event: str, **facts: object) -> None:
+        self.lines.append(("error", event, facts))
+
+    def events(self, level: str) -> list[str]:
+        return [event for kind, event, _ in self.lines if kind == level]
+
+
+class Unused:
+    """A part that the API must not touch."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the API used {name}")
+
+
+@dataclass
+class World:
+    """`ports.Deps` for tests of the API. Swap a part before the first request, or any time."""
+
+    ledger: Any = field(default_factory=SqliteLedger)
+    offers: Any = field(default_factory=KeptOffers)
+    providers: Any = field(default_factory=OneProvider)
+    workflows: Any = field(default_factory=RecordedWorkflows)
+    clock: Any = field(default_factory=StillClock)
+    ids: Any = field(default_factory=CountingIds)
+    log: Any = field(default_factory=KeptLog)
+    policy: Policy = field(default_factory=lambda: Policy(deployment="d1", admins=frozenset({ADMIN})))
+    secrets: Any = field(default_factory=Unused)
+    probe: Any = field(default_factory=Unused)
+    notifier: Any = field(default_factory=Unused)
+
+    def client(self, owner: str | None = ALICE) -> Client:
+        return Client(create_app(self), owner)
