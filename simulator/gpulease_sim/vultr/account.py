@@ -287,6 +287,12 @@ class Account:
 
     # Networks
 
+    def holder(self, ip: ReservedIp, now: float, *, shown: bool) -> str:
+        """The machine a reserved address belongs to; a reuse is refused for longer than the API shows a reason."""
+        machine = self.machines.get(ip.instance_id)
+        held = machine is not None and now < (machine.gone_at if shown else machine.vpc_held_until)
+        return ip.instance_id if held else ""
+
     def vpc(self, vpc_id: str) -> Vpc:
         """A VPC by id; raises NotFound."""
         vpc = self.vpcs.get(vpc_id)

@@ -4,12 +4,11 @@ Entries are never removed. Times are seconds of the simulator's clock and may li
 destruction is already drawn); views hide what has not happened yet.
 """
 
+import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-
-from gpulease_sim.vultr.machines import NEVER
 
 HOUR = 3600
 
@@ -50,6 +49,11 @@ class BookObject:
     hourly_usd: Decimal
     cost_usd: Decimal
     user_data: str = field(repr=False, default="")
+
+    @property
+    def user_data_bytes(self) -> bytes:
+        """What the machine's first boot gets to read."""
+        return base64.b64decode(self.user_data)
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -141,6 +145,3 @@ def cost_of(entry: Entry, at: float) -> Decimal:
         month_total = min(month_total + rate, max(cap, month_total))
         hour += 1
     return total + month_total
-
-
-__all__ = ["NEVER", "Book", "BookObject", "Entry", "cost_of"]

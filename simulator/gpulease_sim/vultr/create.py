@@ -45,7 +45,7 @@ def create(account: Account, call: Call, metal: bool) -> Machine:
     group_id = "" if metal else text_field(body, "firewall_group_id")
     if group_id and group_id not in account.firewall_groups:
         raise ApiError(400, "firewall_group")
-    reserved = _reserved_ip(account, body, region)
+    reserved = _reserved_ip(account, body, region, now)
     vpcs = _vpcs(account, call, body, region, plan, metal)
 
     number = account.machine_count + 1
@@ -204,7 +204,7 @@ def checked_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tags
 
 
-def _reserved_ip(account: Account, body: Json, region: str) -> str:
+def _reserved_ip(account: Account, body: Json, region: str, now: float) -> str:
     reserved_id = text_field(body, "reserved_ipv4")
     if not reserved_id:
         return ""
@@ -213,7 +213,7 @@ def _reserved_ip(account: Account, body: Json, region: str) -> str:
         raise NotFound("reserved_ip")
     if ip.region != region:
         raise ApiError(400, "ip_region")
-    if ip.instance_id:
+    if account.holder(ip, now, shown=False):
         raise ApiError(400, "ip_in_use")
     return ip.subnet
 
@@ -221,9 +221,9 @@ def _reserved_ip(account: Account, body: Json, region: str) -> str:
 def _vpcs(account: Account, call: Call, body: Json, region: str, plan: Plan, metal: bool) -> list[Vpc]:
     wanted = texts_field(body, "attach_vpc")
     if wanted:
-        vpcs = [account.vpc(each) for each in wanted]
-        if any(vpc.region != region for vpc in vpcs):
-            raise NotFound("vpc")
+        vpcs = [account.vpcs[each] for each in wanted if each in account.vpcs]
+        if len(vpcs) < len(wanted) or any(vpc.region != region for vpc in vpcs):
+            raise ApiError(400, "vpc")
     elif body.get("enable_vpc"):
         present = next((each for each in account.vpcs.values() if each.region == region), None)
         vpcs = [present or account.add_vpc(call, region, "")]

@@ -115,10 +115,6 @@ def _delete(metal: bool, account: Account, call: Call, ids: list[str]) -> Reply:
     machine.deletes_seen += 1
     if machine.deletes_seen > behaviour.deletes_ignored:
         machine.request_destruction(now)
-        for ip in account.reserved_ips.values():
-            if ip.instance_id == machine.id:
-                ip.instance_id = ""
-                account.touch("reserved_ips", ip.id)
     account.machine_changed(machine)
     return Reply(204)
 
@@ -331,7 +327,7 @@ def _attach(account: Account, call: Call, machine: Machine, vpc_id: str) -> None
         raise ApiError(REFUSED, "attach")
     delay = machine.draws.between(machine.behaviour.attach_seconds, f"attach-{machine.attach_calls}")
     join(account, machine, vpc, now, now + delay)
-    if not machine.metal:
+    if not machine.metal and machine.moment(now).power == "running":
         machine.reboot(now)
 
 

@@ -154,13 +154,13 @@ class Machine:
 
     def shown_address(self, now: float) -> str:
         """`main_ip`."""
-        if self.vpc_only or now < self.address_at:
+        if self.vpc_only or self.behaviour.no_address or now < self.address_at:
             return "" if self.metal else "0.0.0.0"  # noqa: S104 the provider's text for "none yet"
         return self.address
 
     def accepts_ssh(self, now: float) -> bool:
         """Whether the host accepts TCP on its SSH port."""
-        return self.ssh_at <= now < self.gone_at and self.moment(now).power != "stopped"
+        return self.ssh_at <= now < min(self.gone_at, self.destroy_requested_at) and self.moment(now).power != "stopped"
 
     def halt(self, now: float) -> None:
         """Cut the power; the state follows later, the bill goes on."""

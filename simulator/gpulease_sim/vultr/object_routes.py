@@ -170,7 +170,7 @@ def _delete_script(account: Account, call: Call, ids: list[str]) -> Reply:
 # Reserved addresses: $3 a month, attached or not, and they outlive their machine
 
 
-def _ip_wire(ip: ReservedIp) -> Json:
+def _ip_wire(account: Account, ip: ReservedIp, now: float) -> Json:
     return {
         "id": ip.id,
         "region": ip.region,
@@ -178,12 +178,14 @@ def _ip_wire(ip: ReservedIp) -> Json:
         "subnet": ip.subnet,
         "subnet_size": ip.subnet_size,
         "label": ip.label,
-        "instance_id": ip.instance_id,
+        "instance_id": account.holder(ip, now, shown=True),
     }
 
 
 def _list_ips(account: Account, call: Call, ids: list[str]) -> Reply:
-    return page(account, call, "reserved_ips", account.reserved_ips.values(), _ip_wire)
+    return page(
+        account, call, "reserved_ips", account.reserved_ips.values(), lambda each: _ip_wire(account, each, call.now)
+    )
 
 
 def _create_ip(account: Account, call: Call, ids: list[str]) -> Reply:
@@ -209,7 +211,7 @@ def _create_ip(account: Account, call: Call, ids: list[str]) -> Reply:
     _charge(account, call, "reserved_ip", ip.id, ip.label, region, RESERVED_IP_MONTHLY_USD)
     if instance_id := text_field(body, "instance_id"):
         _attach_to(account, call, ip, instance_id)
-    return Reply(201, {"reserved_ip": _ip_wire(ip)})
+    return Reply(201, {"reserved_ip": _ip_wire(account, ip, call.now)})
 
 
 def _charge(
@@ -234,7 +236,7 @@ def _charge(
 
 def _attach_to(account: Account, call: Call, ip: ReservedIp, instance_id: str) -> None:
     machine = account.machine(call, instance_id, metal=False)
-    if ip.instance_id:
+    if account.holder(ip, call.now, shown=False):
         raise ApiError(400, "ip_in_use")
     if machine.region != ip.region:
         raise ApiError(400, "ip_region")
@@ -243,7 +245,8 @@ def _attach_to(account: Account, call: Call, ip: ReservedIp, instance_id: str) -
 
 
 def _get_ip(account: Account, call: Call, ids: list[str]) -> Reply:
-    return Reply(200, {"reserved_ip": _ip_wire(_find(account.reserved_ips, ids[0], "reserved_ip"))})
+    ip = _find(account.reserved_ips, ids[0], "reserved_ip")
+    return Reply(200, {"reserved_ip": _ip_wire(account, ip, call.now)})
 
 
 def _update_ip(account: Account, call: Call, ids: list[str]) -> Reply:
@@ -252,7 +255,7 @@ def _update_ip(account: Account, call: Call, ids: list[str]) -> Reply:
     account.book.entry(ip.id).label = ip.label
     account.touch("reserved_ips", ip.id)
     account.touch("book", ip.id)
-    return Reply(200, {"reserved_ip": _ip_wire(ip)})
+    return Reply(200, {"reserved_ip": _ip_wire(account, ip, call.now)})
 
 
 def _delete_ip(account: Account, call: Call, ids: list[str]) -> Reply:

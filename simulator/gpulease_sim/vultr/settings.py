@@ -39,6 +39,8 @@ class Behaviour:
     """Delay of halt, start and each half of a reboot."""
     stuck: Stuck = ""
     """The state in which the machine stays for ever (`destruction`: an accepted delete never finishes)."""
+    no_address: bool = False
+    """Becomes active and never gets a public address."""
     suspend_after_seconds: Range = (math.inf, math.inf)
     """From create until `status: suspended`."""
     vanish_after_seconds: Range = (math.inf, math.inf)
@@ -103,6 +105,9 @@ class MachineRule:
     """Which machines of the account, in order of creation, counted from 1."""
     change: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Behaviour` to their values; a plain number stands for a range of that number."""
+
+    def __post_init__(self) -> None:
+        changed(VM, self.change)  # a misspelt name must not wait for the first machine
 
     def applies(self, label: str, tags: tuple[str, ...], plan: str, region: str, number: int) -> bool:
         """Whether this rule holds for a machine."""
