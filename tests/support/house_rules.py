@@ -259,7 +259,8 @@ def word_chain(root: Path) -> list[str]:
     found += _floor(root, resources, steps)
     for app in sorted((root / "functions").glob("*/app.py")):
         step = app.parent.name
-        if (root / CORE / "steps" / f"{step}.py").exists() and step not in steps:
+        is_step = (root / CORE / "steps" / f"{step}.py").exists() and not _has_events(resources, step)
+        if is_step and step not in steps:
             found.append(f"functions/{step}/app.py: is a step that no state machine has")
     return sorted(set(found))
 
@@ -275,6 +276,12 @@ def _broken_links(root: Path, step: str, function: str, resources: Mapping[str, 
     code = str(resource.get("Properties", {}).get("CodeUri", "")).strip("/")
     if code.removeprefix("./") != f"functions/{step}":
         yield f"{function} in template.yaml holds the code of {code or 'nothing'}, not of functions/{step}"
+
+
+def _has_events(resources: Mapping[str, Any], step: str) -> bool:
+    """Say whether a function is called by a schedule, a route or the like, and so by no state machine."""
+    function = resources.get("".join(word.capitalize() for word in step.split("_")) + "Function", {})
+    return bool(function.get("Properties", {}).get("Events"))
 
 
 def _floor(root: Path, resources: Mapping[str, Any], steps: set[str]) -> list[str]:
