@@ -1,7 +1,7 @@
 """Cloud-init user data for a machine: who may log in, and the user's start script, byte for byte.
 
-Invariant: what lands in `START_SCRIPT_PATH` is exactly the bytes given, whatever they are. They travel as base64 inside the
-document, so no shell, YAML or line-end rule ever touches them. JSON is YAML, so the document is written as JSON.
+Invariant: what lands in `START_SCRIPT_PATH` is exactly the bytes given, whatever they are. They travel as base64 inside
+the document, so no shell, YAML or line-end rule ever touches them. JSON is YAML, so the document is written as JSON.
 """
 
 import base64
@@ -15,7 +15,7 @@ START_LOG_PATH = "/var/log/gpulease-start.log"
 def build_user_data(ssh_keys: Sequence[str], start_script: bytes = b"", hostname: str | None = None) -> bytes:
     """A `#cloud-config` document. The script runs once, at the end of the first boot, as root.
 
-    A script that begins with `#!` is executed as it is; any other is given to bash. Its output goes to `START_LOG_PATH`.
+    A script that begins with `#!` is executed as it is, any other is given to bash. Output goes to `START_LOG_PATH`.
     """
     document: dict[str, object] = {
         # Providers' images log in as root; by default cloud-init would put a notice in front of root's keys.
