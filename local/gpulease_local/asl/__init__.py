@@ -2,6 +2,7 @@
 
 from gpulease_local.asl.clocks import EngineClock, ScaledClock, VirtualClock
 from gpulease_local.asl.definition import load_definition
+from gpulease_local.asl.engine import Engine, Invoke, TaskReply, TransitionEvent
 from gpulease_local.asl.errors import (
     DefinitionRefused,
     EngineRefused,
@@ -12,7 +13,6 @@ from gpulease_local.asl.errors import (
     StateMachineDoesNotExist,
 )
 from gpulease_local.asl.execution import Execution, Status
-from gpulease_local.asl.loop import Engine, Invoke, TaskReply, TransitionEvent
 from gpulease_local.asl.model import StateMachine
 from gpulease_local.asl.store import MemoryStore, SqliteStore, Store
 from gpulease_local.asl.timers import Handle

@@ -1,182 +1,44 @@
-"""The engine: one loop over (due time, sequence) that moves executions and schedules on.
+"""The loop: takes due things in the order of (due time, sequence) and knows how time passes.
 
-Why one loop: with a virtual clock it is the simulation (a 40-minute wait costs nothing and the same seed gives the same
-run), with the wall clock and workers it is the engine of one computer.
+With a virtual clock time jumps to the next due thing: a 40-minute wait costs nothing, and the same seed gives the same
+run. With the wall clock it waits, and threads beside it make the calls.
 
-Invariants
-* Executions change only under the engine's lock and, once started, only by the loop (and by `stop`).
-* The store has an execution's state before the call that the state announces is made: a task that was interrupted is
-  called again (at least once), none is skipped; `start` is durable before it returns.
-* Every heap entry of an execution carries its generation; a late answer, timeout or wake-up of an older generation
-  is ignored.
-* Choice and Pass run on within one turn of the loop; every Task, Wait and end is a turn of its own, so executions
-  due at the same time interleave step by step.
+Invariant: what is due is processed one thing at a time, by one thread, under the lock (callbacks: outside of it).
 """
 
 import logging
-import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
-from gpulease_local.asl import interpreter
 from gpulease_local.asl.clocks import EngineClock, ScaledClock, VirtualClock
-from gpulease_local.asl.errors import (
-    MARSHAL_ERROR,
-    RUNTIME,
-    TIMEOUT,
-    EngineRefused,
-    ExecutionAlreadyExists,
-    ExecutionDoesNotExist,
-    InvalidExecutionInput,
-    InvalidName,
-    StateError,
-    StateMachineDoesNotExist,
-)
-from gpulease_local.asl.execution import Execution, Status, iso_time
-from gpulease_local.asl.model import Choice, Fail, Pass, Service, State, StateMachine, Succeed, Task, Wait
-from gpulease_local.asl.paths import check_size, decode_json, encode_json
-from gpulease_local.asl.retry import find_catcher, find_retrier
-from gpulease_local.asl.store import MemoryStore, Store
 from gpulease_local.asl.timers import Agenda, Handle
-
-HISTORY_LIMIT = 25_000  # https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
-NAME_LIMIT = 80
-NAME_KEPT_SECONDS = 90 * 86_400  # the name of an ended execution is free again after this
-_FORBIDDEN_IN_NAMES = frozenset(' \t\r\n<>{}[]?*"#%\\^|~`$&,;:/')
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskReply:
-    """What a called function answered: a JSON value, or an error name with its cause.
+class Loop(ABC):
+    """Runs callbacks at their times, and whatever else a subclass puts on the agenda (`_move`)."""
 
-    `duration_seconds` is how long the call took in virtual time; leave it 0 with the wall clock.
-    """
-
-    value: Any = None
-    error: str | None = None
-    cause: str = ""
-    duration_seconds: float = 0.0
-
-
-Invoke = Callable[[str, Any], TaskReply]
-
-
-@dataclass(frozen=True, slots=True)
-class TransitionEvent:
-    """A state was entered, retried (`from_state` = `to_state`) or the execution ended (`to_state` None)."""
-
-    time: float
-    machine: str
-    execution: str
-    from_state: str | None
-    to_state: str | None
-    status: Status
-    error: str | None
-
-
-class Engine:
-    """Runs state machines. With `workers=0` tasks are called by the loop itself, else by that many threads.
-
-    With workers, callbacks of `call_at` and `call_every` run on them too (a repeated one never beside itself), and
-    `start`, `stop`, `describe`, `executions` and `call_at` may be used from any thread. Without workers `invoke` runs
-    under the engine's lock, and what it or a callback raises comes out of `run_…`.
-    """
-
-    def __init__(
-        self,
-        *,
-        clock: EngineClock,
-        seed: int,
-        invoke: Invoke,
-        store: Store | None = None,
-        workers: int = 0,
-    ) -> None:
+    def __init__(self, *, clock: EngineClock, workers: int) -> None:
         if workers and isinstance(clock, VirtualClock):
             raise ValueError("threads and virtual time do not go together: use workers=0")
-        self.on_transition: Callable[[TransitionEvent], None] | None = None
         self._clock = clock
-        self._rng = random.Random(seed)  # noqa: S311 - jitter, not secrets
-        self._invoke = invoke
-        self._store = MemoryStore() if store is None else store
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="asl-task") if workers else None
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="asl-worker") if workers else None
         self._lock = threading.RLock()
         self._woken = threading.Condition(self._lock)
-        self._machines: dict[str, StateMachine] = {}
         self._agenda = Agenda()
-        self._running = {(e.machine, e.name): e for e in self._store.select(None, Status.RUNNING)}
+        self._closed = False
 
-    # Machines and executions -------------------------------------------------------------------------
+    @abstractmethod
+    def _move(self, what: Any, detail: Any) -> None:
+        """Process a due entry that is no callback; called under the lock."""
 
-    def register(self, machine: StateMachine) -> None:
-        """Make a machine known; executions of it that were running when the process ended go on."""
-        with self._woken:
-            first_time = machine.name not in self._machines
-            self._machines[machine.name] = machine
-            if first_time:
-                for execution in self._running.values():
-                    if execution.machine == machine.name:
-                        self._resume(machine, execution)
-            self._woken.notify()
-
-    def start(self, machine_name: str, name: str, input: Mapping[str, Any]) -> str:
-        """Start an execution and return its id; it is durable when this returns.
-
-        A running execution of the same name and input is returned as it is (the service's rule); otherwise a taken name
-        raises ExecutionAlreadyExists.
-        """
-        if not 1 <= len(name) <= NAME_LIMIT or not _FORBIDDEN_IN_NAMES.isdisjoint(name) or not name.isprintable():
-            raise InvalidName(f"{name!r} is not a name of 1 to {NAME_LIMIT} allowed characters")
-        try:
-            text = encode_json(input)
-            check_size(text, "The input")
-        except (TypeError, ValueError, StateError) as refused:
-            raise InvalidExecutionInput(str(refused)) from refused
-        with self._woken:
-            machine = self._machines.get(machine_name)
-            if machine is None:
-                raise StateMachineDoesNotExist(machine_name)
-            data = decode_json(text)
-            now = self._clock.time()
-            known = self._find(machine_name, name)
-            if known is not None:
-                if known.status is Status.RUNNING and known.input == data:
-                    return known.arn
-                if known.stop_time is None or known.stop_time + NAME_KEPT_SECONDS > now:
-                    raise ExecutionAlreadyExists(known.arn)
-            execution = Execution(machine_name, name, data, now, machine.start_at, data, now)
-            self._store.insert(execution)
-            self._running[machine_name, name] = execution
-            self._resume(machine, execution)
-            self._woken.notify()
-            return execution.arn
-
-    def stop(self, machine_name: str, name: str, error: str = "", cause: str = "") -> None:
-        """Abort an execution; no Catch runs, a call under way is not stopped but its answer is dropped."""
-        with self._woken:
-            execution = self._find(machine_name, name)
-            if execution is None:
-                raise ExecutionDoesNotExist(f"{machine_name}:{name}")
-            if execution.status is Status.RUNNING:
-                self._end(execution, Status.ABORTED, self._clock.time(), error=error or None, cause=cause or None)
-
-    def describe(self, machine_name: str, name: str) -> Execution:
-        """Return a copy of an execution; ExecutionDoesNotExist when there is none."""
-        with self._lock:
-            execution = self._find(machine_name, name)
-            if execution is None:
-                raise ExecutionDoesNotExist(f"{machine_name}:{name}")
-            return execution.copy()
-
-    def executions(self, machine_name: str | None = None, status: str | None = None) -> Iterator[Execution]:
-        """Yield copies of executions, oldest first, optionally of one machine or one status."""
-        with self._lock:
-            found = [e.copy() for e in self._store.select(machine_name, Status(status) if status else None)]
-        yield from found
+    @abstractmethod
+    def _idle(self) -> bool:
+        """Tell whether nothing but schedules is left."""
 
     # Schedules ---------------------------------------------------------------------------------------
 
@@ -206,7 +68,7 @@ class Engine:
 
     def run_until_idle(self, limit: float | None = None) -> None:
         """Process until no execution is RUNNING, or up to `limit` (epoch seconds)."""
-        while self._running and self._turn(limit):
+        while not self._idle() and self._turn(limit):
             pass
 
     def run_forever(self, stop: threading.Event) -> None:
@@ -217,7 +79,8 @@ class Engine:
             self._turn(None)
 
     def close(self) -> None:
-        """Let calls under way finish and record their answers; call it after `run_forever` has returned."""
+        """Let calls under way finish and record their answers, start no new ones; for after `run_forever`."""
+        self._closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self.run_until(self._clock.time())
@@ -252,7 +115,7 @@ class Engine:
         return True
 
     def _call_back(self, handle: Handle, due: float) -> None:
-        if handle.cancelled:
+        if handle.cancelled or self._closed:
             return
         if handle.seconds is not None:
             # Keeps to its grid; a computer that slept does not make up for the turns it missed.
@@ -270,249 +133,3 @@ class Engine:
             handle.call()
         except Exception:
             _log.exception("schedule_failed")
-
-    # One execution -----------------------------------------------------------------------------------
-
-    def _find(self, machine_name: str, name: str) -> Execution | None:
-        return self._running.get((machine_name, name)) or self._store.get(machine_name, name)
-
-    def _resume(self, machine: StateMachine, execution: Execution) -> None:
-        self._agenda.add(execution.due, execution, (execution.generation, None))
-        if machine.timeout_seconds is not None:
-            deadline = execution.start_time + machine.timeout_seconds
-            self._agenda.add(deadline, execution, (None, _deadline_reached))
-
-    def _move(self, execution: Execution, detail: Any) -> None:
-        """Process one heap entry of an execution: wake-up, answer, task timeout or deadline."""
-        generation, then = detail
-        if execution.status is not Status.RUNNING or generation not in (None, execution.generation):
-            return
-        now = self._clock.time()
-        machine = self._machines[execution.machine]
-        state = machine.states.get(execution.state)
-        try:
-            if then is not None:
-                then(self, state, execution, now)
-            elif state is None:
-                raise StateError(RUNTIME, f"The state {execution.state} is no longer part of {machine.name}")
-            elif not execution.entered:
-                self._enter(machine, execution, execution.state, execution.data, now, came_from=None)
-            elif isinstance(state, Task):
-                self._call(state, execution, now)
-            else:
-                output = interpreter.run_through(state, execution.data, execution)
-                self._go_on(machine, state, execution, output, now)
-        except StateError as failed:
-            self._fail(execution, failed, now)
-
-    def _enter(
-        self,
-        machine: StateMachine,
-        execution: Execution,
-        name: str,
-        data: Any,
-        now: float,
-        came_from: str | None,
-        error: str | None = None,
-    ) -> None:
-        """Enter a state, run on through Choice and Pass, and park at the next Task, Wait or end."""
-        execution.entered_time = now
-        execution.entered = True
-        while True:
-            execution.state = name
-            execution.data = data
-            execution.retries = []
-            execution.transitions += 1
-            execution.events += 1
-            if self.on_transition is not None:
-                self._tell(execution, now, came_from, name, error)
-            if execution.events >= HISTORY_LIMIT:
-                raise _history_full()
-            state = machine.states[name]
-            if isinstance(state, Choice):
-                following: str | None
-                following, data = interpreter.run_choice(state, data, execution)
-            elif isinstance(state, Pass):
-                data = interpreter.run_pass(state, data, execution)
-                following = state.next
-            else:
-                self._settle(state, execution, now)
-                return
-            execution.events += 1
-            if following is None:
-                self._end(execution, Status.SUCCEEDED, now, output=data)
-                return
-            came_from, name, error = name, following, None
-
-    def _settle(self, state: State, execution: Execution, now: float) -> None:
-        if isinstance(state, Task):
-            execution.retries = [0] * len(state.retry)
-            self._park(execution, now)
-        elif isinstance(state, Wait):
-            self._park(execution, now + interpreter.wait_seconds(state, execution.data, execution))
-        elif isinstance(state, Succeed):
-            output = interpreter.run_through(state, execution.data, execution)
-            execution.events += 1
-            self._end(execution, Status.SUCCEEDED, now, output=output)
-        elif isinstance(state, Fail):
-            self._end(execution, Status.FAILED, now, error=state.error, cause=state.cause)
-        else:
-            raise TypeError(f"unknown kind of state {state!r}")
-
-    def _park(self, execution: Execution, due: float) -> None:
-        execution.generation += 1
-        execution.due = due
-        self._store.update(execution)
-        self._agenda.add(due, execution, (execution.generation, None))
-
-    def _go_on(self, machine: StateMachine, state: State, execution: Execution, output: Any, now: float) -> None:
-        execution.events += 1
-        if state.next is None:
-            self._end(execution, Status.SUCCEEDED, now, output=output)
-        else:
-            self._enter(machine, execution, state.next, output, now, came_from=state.name)
-
-    def _end(
-        self,
-        execution: Execution,
-        status: Status,
-        now: float,
-        *,
-        output: Any = None,
-        error: str | None = None,
-        cause: str | None = None,
-    ) -> None:
-        execution.generation += 1
-        execution.events += 1
-        execution.status = status
-        execution.output = output
-        execution.error = error
-        execution.cause = cause
-        execution.stop_time = now
-        self._store.update(execution)
-        self._running.pop((execution.machine, execution.name), None)
-        if self.on_transition is not None:
-            self._tell(execution, now, execution.state, None, error)
-
-    def _tell(self, execution: Execution, now: float, came_from: str | None, to: str | None, error: str | None) -> None:
-        if self.on_transition is not None:
-            event = TransitionEvent(now, execution.machine, execution.name, came_from, to, execution.status, error)
-            self.on_transition(event)
-
-    # Tasks -------------------------------------------------------------------------------------------
-
-    def _call(self, task: Task, execution: Execution, now: float) -> None:
-        """Make a task's call; the answer comes back as a heap entry, or at once when it took no time."""
-        execution.events += 2
-        payload = interpreter.task_payload(task, execution.data, execution)
-        if task.service is Service.START_EXECUTION:
-            self._answer(task, execution, self._start_other(task, execution, payload, now), now)
-            return
-        generation = execution.generation
-        if self._pool is None:
-            reply = self._invoke(task.target, payload)
-            if execution.generation == generation:  # else the called code stopped this very execution
-                self._receive_later(task, execution, reply, now)
-            return
-        if task.timeout_seconds is not None:
-            self._agenda.add(now + task.timeout_seconds, execution, (generation, _task_timed_out))
-        self._pool.submit(self._call_on_worker, execution, generation, task.target, payload)
-
-    def _receive_later(self, task: Task, execution: Execution, reply: TaskReply, now: float) -> None:
-        """Deliver an answer at the virtual time when it arrives; one that took too long is a timeout."""
-        if task.timeout_seconds is not None and reply.duration_seconds > task.timeout_seconds:
-            due = now + task.timeout_seconds
-            self._agenda.add(due, execution, (execution.generation, _task_timed_out))
-        elif reply.duration_seconds > 0.0:
-            due = now + reply.duration_seconds
-            self._agenda.add(due, execution, (execution.generation, _Arrived(reply)))
-        else:
-            self._answer(task, execution, reply, now)
-
-    def _call_on_worker(self, execution: Execution, generation: int, target: str, payload: Any) -> None:
-        try:
-            reply = self._invoke(target, payload)
-        except Exception as broken:
-            _log.exception("invoke_failed")
-            reply = TaskReply(error="Lambda.Unknown", cause=f"{type(broken).__name__}: {broken}")
-        with self._woken:
-            self._agenda.add(self._clock.time(), execution, (generation, _Arrived(reply)))
-            self._woken.notify()
-
-    def _start_other(self, task: Task, execution: Execution, payload: Any, now: float) -> TaskReply:
-        name = interpreter.execution_name(task, execution.data, execution)
-        try:
-            arn = self.start(task.target, name, decode_json(payload) if isinstance(payload, str) else payload)
-        except (EngineRefused, ValueError) as refused:
-            error = type(refused).__name__ if isinstance(refused, EngineRefused) else "InvalidExecutionInput"
-            return TaskReply(error=f"StepFunctions.{error}Exception", cause=str(refused))
-        return TaskReply({"ExecutionArn": arn, "StartDate": iso_time(now)})
-
-    def _answer(self, task: Task, execution: Execution, reply: TaskReply, now: float) -> None:
-        execution.events += 1
-        execution.generation += 1  # its timeout, or a second answer, comes too late from here on
-        if reply.error is not None:
-            raise StateError(reply.error, reply.cause)
-        try:
-            text = encode_json(reply.value)
-        except (TypeError, ValueError) as refused:
-            raise StateError(MARSHAL_ERROR, f"The answer of {task.target} is not JSON: {refused}") from refused
-        check_size(text, f"The answer of {task.target}")
-        output = interpreter.task_output(task, execution.data, decode_json(text), execution)
-        self._go_on(self._machines[execution.machine], task, execution, output, now)
-
-    def _fail(self, execution: Execution, failed: StateError, now: float) -> None:
-        """Retry, catch, or end the execution; only a Task has Retry and Catch."""
-        machine = self._machines[execution.machine]
-        task = machine.states.get(execution.state)
-        if isinstance(task, Task):
-            index = find_retrier(task.retry, failed.error, execution.retries)
-            if index is not None and execution.events + 4 < HISTORY_LIMIT:
-                delay = task.retry[index].delay_seconds(execution.retries[index], self._rng)
-                execution.retries[index] += 1
-                execution.transitions += 1
-                self._tell(execution, now, task.name, task.name, failed.error)
-                self._park(execution, now + delay)
-                return
-            catcher = find_catcher(task.catch, failed.error)
-            if catcher is not None:
-                try:
-                    error_output = {"Error": failed.error, "Cause": failed.cause}
-                    data = interpreter.place(catcher.result_path, execution.data, error_output)
-                    execution.events += 1
-                    self._enter(machine, execution, catcher.next, data, now, task.name, failed.error)
-                    return
-                except StateError as again:
-                    # Raised by the catcher itself or by a state entered after it: parked states never get here.
-                    failed = again
-        self._end(execution, Status.FAILED, now, error=failed.error, cause=failed.cause)
-
-
-def _history_full() -> StateError:
-    return StateError(RUNTIME, f"The execution reached the maximum number of history events ({HISTORY_LIMIT}).")
-
-
-# What a heap entry may do beside waking its execution up ----------------------------------------------
-
-
-class _Arrived:
-    """An answer that arrives."""
-
-    __slots__ = ("_reply",)
-
-    def __init__(self, reply: TaskReply) -> None:
-        self._reply = reply
-
-    def __call__(self, engine: Engine, state: State | None, execution: Execution, now: float) -> None:
-        if not isinstance(state, Task):
-            raise StateError(RUNTIME, f"The state {execution.state} is no longer a Task")
-        engine._answer(state, execution, self._reply, now)
-
-
-def _task_timed_out(engine: Engine, state: State | None, execution: Execution, now: float) -> None:
-    execution.events += 1
-    raise StateError(TIMEOUT, f"{execution.state} took longer than its TimeoutSeconds")
-
-
-def _deadline_reached(engine: Engine, state: State | None, execution: Execution, now: float) -> None:
-    engine._end(execution, Status.TIMED_OUT, now, error=TIMEOUT, cause="The execution took too long")

@@ -61,25 +61,11 @@ class MemoryStore:
                 yield execution
 
 
-_COLUMNS = [
-    "machine",
-    "name",
-    "input",
-    "start_time",
-    "state",
-    "data",
-    "due",
-    "status",
-    "entered",
-    "entered_time",
-    "retries",
-    "transitions",
-    "events",
-    "output",
-    "error",
-    "cause",
-    "stop_time",
-]
+_COLUMNS = (
+    *("machine", "name", "input", "start_time"),
+    *("state", "data", "due", "status", "entered", "entered_time", "retries", "transitions", "events"),
+    *("output", "error", "cause", "stop_time"),
+)
 _CHANGING = _COLUMNS[4:]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS asl_executions (
