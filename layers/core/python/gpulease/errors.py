@@ -55,7 +55,7 @@ class LeaseExists(GpuleaseError):
 
 
 class LedgerUnavailable(GpuleaseError):
-    """The ledger did not answer. Whether it wrote is unknown; a retry is safe, for every write is conditional."""
+    """The ledger did not answer. Whether it wrote is unknown; to try again is safe: every write is conditional."""
 
 
 @dataclass(frozen=True)

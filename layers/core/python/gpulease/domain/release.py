@@ -22,7 +22,7 @@ ALARM_AFTER = timedelta(minutes=10)
 ABSENCES_NEEDED = 2
 ABSENCE_GAP = timedelta(seconds=3)
 DELETE_AGAIN_AFTER = (timedelta(seconds=120), timedelta(seconds=240), timedelta(seconds=480))
-"""After an accepted delete that shows no effect. Three deletes in eight minutes: more has made providers suspend keys."""
+"""After an accepted delete without effect. Three deletes in eight minutes: more has made providers suspend keys."""
 
 ORDER = (
     ResourceKind.SPOT_REQUEST,
@@ -60,7 +60,7 @@ def _turn(resource: Resource) -> datetime:
 
 
 def _must_wait_for_machine(resource: Resource, record: LeaseRecord) -> bool:
-    """A network goes after the machine of its attempt. One that was dropped beside a machine that stays does not wait."""
+    """A network goes after the machine of its attempt. One that is dropped beside a machine that stays does not wait."""
     if resource.kind is not ResourceKind.NETWORK:
         return False
     machines = record.of_kind(ResourceKind.INSTANCE, resource.attempt)
@@ -77,11 +77,11 @@ def should_delete_now(progress: ReleaseProgress, now: datetime, *, seen_deleting
     return now - progress.last_accepted_at >= patience
 
 
-def pause_seconds(progress: ReleaseProgress, looks: int, now: datetime) -> float:
-    """Pause before the next look or try; `looks` counts those so far."""
+def pause_seconds(progress: ReleaseProgress, now: datetime) -> float:
+    """Pause before the next turn."""
     most = MAX_PAUSE_SECONDS if now - progress.requested_at >= PATIENT_AFTER else MAX_PAUSE_SECONDS_EARLY
     # The exponent is capped so that a release which takes weeks does not overflow.
-    return float(min(FIRST_PAUSE_SECONDS * PAUSE_GROWTH ** min(looks, 20), most))
+    return float(min(FIRST_PAUSE_SECONDS * PAUSE_GROWTH ** min(progress.looks, 20), most))
 
 
 def absent_once_more(progress: ReleaseProgress, now: datetime) -> ReleaseProgress:

@@ -39,6 +39,8 @@ class ReleaseProgress(Model):
     """How far giving back has come. Kept in the ledger, so any worker can go on."""
 
     requested_at: Instant
+    looks: int = 0
+    """Turns taken so far, with or without a delete call; the pause grows with them."""
     tries: int = 0
     """Delete calls sent."""
     accepted: int = 0

@@ -1,6 +1,7 @@
 """Which offers fit a request, in which order they are tried, and why none is left."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from gpulease.domain.lease import Attempt, Lease, Reason
 from gpulease.domain.offer import Offer
@@ -17,7 +18,7 @@ NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
     Reason.NETWORK_UNSUPPORTED,
     Reason.AUTH_FAILED,
 }
-"""Ends after which another offer is tried; what else a bad end rules out is in `_excluded_by`. A machine that was created
+"""Ends after which another offer is tried; what else an end rules out is in `_excluded_by`. A machine that was created
 and never became ready is not tried elsewhere by itself: it has cost an hour and points at the image or the script."""
 
 
@@ -26,6 +27,7 @@ def same_gpu(a: str, b: str) -> bool:
     return _plain(a) == _plain(b)
 
 
+@lru_cache(maxsize=4096)
 def _plain(name: str) -> str:
     plain = "".join(c for c in name.upper() if c.isalnum())
     return plain.removeprefix("NVIDIA").removeprefix("AMD")

@@ -1,1 +1,1 @@
-"""The only place that reads the environment, the clock and randomness; it puts the parts together."""
+"""The only place that reads environment variables, the clock and randomness, and that puts the parts together."""

@@ -1,0 +1,15 @@
+"""Task AttachNetwork: wiring only. The work is in `gpulease.steps.attach_network`."""
+
+from typing import Any
+
+from gpulease.runtime.deps import LazyDeps
+from gpulease.runtime.handler import step
+from gpulease.steps import attach_network
+from gpulease.steps.base import Outcome, StepCommand
+
+deps = LazyDeps()
+
+
+@step
+def handler(event: dict[str, Any], context: Any) -> Outcome:
+    return attach_network.run(StepCommand.model_validate(event), deps)

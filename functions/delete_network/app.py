@@ -1,0 +1,15 @@
+"""Task DeleteNetwork: wiring only. The work is in `gpulease.steps.delete_network`."""
+
+from typing import Any
+
+from gpulease.runtime.deps import LazyDeps
+from gpulease.runtime.handler import step
+from gpulease.steps import delete_network
+from gpulease.steps.base import Outcome, StepCommand
+
+deps = LazyDeps()
+
+
+@step
+def handler(event: dict[str, Any], context: Any) -> Outcome:
+    return delete_network.run(StepCommand.model_validate(event), deps)

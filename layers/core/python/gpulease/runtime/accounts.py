@@ -1,0 +1,51 @@
+"""`ports.Providers`: the configured accounts, each adapter built when it is first asked for."""
+
+from collections.abc import Sequence
+
+from gpulease.errors import InputInvalid
+from gpulease.ports import Clock, Log, Provider, Secrets
+from gpulease.providers.http import Transport
+from gpulease.providers.registry import build
+from gpulease.runtime.settings import Settings
+from gpulease.runtime.world import monotonic, sleep
+
+
+def _over_the_network() -> Transport:
+    # Imported on use: a step that calls no provider does not pay for it.
+    from gpulease.providers.requests_transport import RequestsTransport
+
+    return RequestsTransport(monotonic=monotonic)
+
+
+class ConfiguredProviders:
+    def __init__(
+        self, settings: Settings, secrets: Secrets, clock: Clock, log: Log, transport: Transport | None = None
+    ) -> None:
+        self._settings = settings
+        self._secrets = secrets
+        self._clock = clock
+        self._log = log
+        self._transport = transport
+        self._built: dict[str, Provider] = {}
+
+    def accounts(self) -> Sequence[str]:
+        return tuple(self._settings.account_providers())
+
+    def get(self, account: str) -> Provider:
+        names = self._settings.account_providers()
+        if account not in names:
+            known = ", ".join(names) or "none"
+            raise InputInvalid(f"no provider account {account!r} is configured; configured: {known}", field="providers")
+        if account not in self._built:
+            name = names[account]
+            self._built[account] = build(
+                account,
+                name,
+                self._transport or _over_the_network(),
+                self._secrets,
+                clock=self._clock,
+                log=self._log,
+                sleep=sleep,
+                base_url=self._settings.base_urls().get(name, ""),
+            )
+        return self._built[account]

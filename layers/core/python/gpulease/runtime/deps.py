@@ -1,0 +1,150 @@
+"""Puts the parts together, lazily: a step that calls no provider imports none.
+
+`LazyDeps` is what every handler holds. In AWS it becomes `AwsDeps` at first use. On one computer and in tests, `use()`
+says what it is instead, and the handlers stay the same.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gpulease.ports import (
+    Clock,
+    Deps,
+    Ids,
+    Ledger,
+    Log,
+    Notifier,
+    OfferStore,
+    Policy,
+    Probe,
+    Providers,
+    Secrets,
+    Workflows,
+)
+
+if TYPE_CHECKING:
+    from gpulease.runtime.settings import Settings
+
+_override: Deps | None = None
+_aws: "AwsDeps | None" = None
+
+
+def use(deps: Deps | None) -> None:
+    """From now on every handler of this process uses `deps`; None = what the environment says."""
+    global _override
+    _override = deps
+
+
+def current() -> Deps:
+    global _aws
+    if _override is not None:
+        return _override
+    if _aws is None:
+        from gpulease.runtime.settings import from_environment
+
+        _aws = AwsDeps(from_environment())
+    return _aws
+
+
+class LazyDeps:
+    """`ports.Deps` that asks `current()` for everything, at every access."""
+
+    ledger: Ledger
+    offers: OfferStore
+    providers: Providers
+    workflows: Workflows
+    clock: Clock
+    ids: Ids
+    secrets: Secrets
+    probe: Probe
+    notifier: Notifier
+    log: Log
+    policy: Policy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(current(), name)
+
+
+class AwsDeps:
+    """The parts in an AWS account."""
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings = settings
+
+    @cached_property
+    def _dynamodb(self) -> Any:
+        import boto3
+        from botocore.config import Config
+
+        # The ledger repeats by itself, knowing its own tokens; a second layer of retries would hide what happened.
+        return boto3.client(
+            "dynamodb", config=Config(retries={"total_max_attempts": 1}, read_timeout=5, connect_timeout=2)
+        )
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        from gpulease.ledger.dynamo import DynamoLedger
+        from gpulease.runtime.world import sleep
+
+        return DynamoLedger(self._dynamodb, self._settings.ledger_table, ids=self.ids, sleep=sleep)
+
+    @cached_property
+    def offers(self) -> OfferStore:
+        from gpulease.ledger.dynamo import DynamoOfferStore
+
+        return DynamoOfferStore(self._dynamodb, self._settings.runtime_table)
+
+    @cached_property
+    def providers(self) -> Providers:
+        from gpulease.runtime.accounts import ConfiguredProviders
+
+        return ConfiguredProviders(self._settings, self.secrets, self.clock, self.log)
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        import boto3
+
+        from gpulease.runtime.step_functions import StepFunctionsWorkflows
+
+        return StepFunctionsWorkflows(boto3.client("stepfunctions"), self._settings.machine_arns())
+
+    @cached_property
+    def clock(self) -> Clock:
+        from gpulease.runtime.world import SystemClock
+
+        return SystemClock()
+
+    @cached_property
+    def ids(self) -> Ids:
+        from gpulease.runtime.world import RandomIds
+
+        return RandomIds()
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        from gpulease.runtime.secrets import SecretsManagerSecrets
+
+        return SecretsManagerSecrets(self._settings.secret_prefix)
+
+    @cached_property
+    def probe(self) -> Probe:
+        from gpulease.runtime.world import TcpProbe
+
+        return TcpProbe()
+
+    @cached_property
+    def log(self) -> Log:
+        from gpulease.runtime.logging import PowertoolsLog
+
+        return PowertoolsLog()
+
+    @cached_property
+    def notifier(self) -> Notifier:
+        from gpulease.runtime.logging import LogNotifier, PowertoolsLog
+
+        return LogNotifier(PowertoolsLog())
+
+    @cached_property
+    def policy(self) -> Policy:
+        admins = frozenset(a.strip() for a in self._settings.admins.split(",") if a.strip())
+        return Policy(deployment=self._settings.deployment, ssh_port=self._settings.ssh_port, admins=admins)

@@ -1,0 +1,60 @@
+"""Settings of one deployment, from environment variables that template.yaml sets."""
+
+import os
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gpulease.errors import InputInvalid
+
+PREFIX = "GPULEASE_"
+
+
+class Settings(BaseModel):
+    """Each field is the variable `GPULEASE_<FIELD>`. Missing or wrong ones stop the function at its first call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    deployment: str = Field(pattern=r"^[a-z0-9]{4,32}$")
+    ledger_table: str = ""
+    runtime_table: str = ""
+    accounts: str = "vultr"
+    """Comma separated account names, each `name` or `name=provider`, in order of preference."""
+    provision_machine_arn: str = ""
+    release_machine_arn: str = ""
+    secret_prefix: str = ""
+    """Provider keys are the secrets `<prefix>/<account>`."""
+    vultr_url: str = ""
+    """Another address of the Vultr API, for a simulator."""
+    admins: str = ""
+    """Comma separated caller identities that see every lease."""
+    ssh_port: int = Field(default=22, ge=1, le=65535)
+    alarm_topic_arn: str = ""
+
+    def account_providers(self) -> dict[str, str]:
+        """Account name → provider name, in order of preference."""
+        pairs = (entry.strip().partition("=") for entry in self.accounts.split(",") if entry.strip())
+        return {name: provider or name for name, _, provider in pairs}
+
+    def base_urls(self) -> dict[str, str]:
+        """Provider name → API address, where it is not the adapter's own."""
+        return {"vultr": self.vultr_url} if self.vultr_url else {}
+
+    def machine_arns(self) -> dict[str, str]:
+        return {"provision": self.provision_machine_arn, "release": self.release_machine_arn}
+
+
+def from_environment() -> Settings:
+    """Raises InputInvalid naming every variable that is wrong."""
+    known = {
+        name: os.environ[PREFIX + name.upper()] for name in Settings.model_fields if PREFIX + name.upper() in os.environ
+    }
+    return parse(known)
+
+
+def parse(values: dict[str, Any]) -> Settings:
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        wrong = "; ".join(f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        raise InputInvalid(wrong, field="environment") from None

@@ -1,0 +1,102 @@
+"""Ask for the attachment, at most every few seconds, until the machine is *seen* attached (accepted is not attached)."""
+
+from datetime import datetime, timedelta
+
+from gpulease.domain.lease import Attempt, LeaseState, Reason
+from gpulease.domain.observation import Condition, Observation
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.resource import Resource, ResourceState
+from gpulease.domain.transitions import event
+from gpulease.errors import (
+    NetworkUnsupported,
+    ProviderBusy,
+    ProviderError,
+    ProviderRejected,
+    ProviderUnavailable,
+    ProviderUnexpected,
+)
+from gpulease.ports import Deps
+from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of
+from gpulease.steps.machine import machine_of
+from gpulease.steps.network import go_without, network_of
+
+OUTCOMES = frozenset({"attached", "waiting", "unsupported", "failed", "superseded"})
+LOOK_PAUSE_SECONDS = 3
+TRY_PAUSE_SECONDS = 8
+ASK_AGAIN_AFTER = timedelta(seconds=60)
+"""An accepted attach becomes visible within ten seconds (Vultr, measured); then it is asked for again."""
+MAX_REFUSALS = 3
+"""Unreadable refusals of a ready machine that are taken for "this plan cannot"."""
+
+
+def run(command: StepCommand, deps: Deps) -> Outcome:
+    record = load_current(command, deps, LeaseState.PROVISIONING)
+    attempt, machine, network = record.lease.attempt, machine_of(record), network_of(record)
+    if attempt is None or attempt.reason is not None or machine is None:
+        return Outcome("failed")
+    if network is None or network.state is not ResourceState.HELD:
+        return Outcome("unsupported")
+    if network.attached_to:
+        return Outcome("attached")
+    now = deps.clock.now()
+    provider = deps.providers.get(machine.account)
+    try:
+        seen = provider.observe(ref_of(machine))
+    except ProviderError as error:
+        if _is_late(attempt, now):
+            return _give_up(record, network, deps, str(error))
+        raise
+    if isinstance(seen, Observation) and network.provider_id in seen.network_ids:
+        return _attached(record, machine, network, deps)
+    if _is_late(attempt, now):
+        return _give_up(record, network, deps, f"asked {network.attach_tries} times")
+    if not isinstance(seen, Observation) or seen.condition is not Condition.READY:
+        return Outcome("waiting", LOOK_PAUSE_SECONDS)
+    if network.attach_accepted_at is not None and now - network.attach_accepted_at < ASK_AGAIN_AFTER:
+        return Outcome("waiting", LOOK_PAUSE_SECONDS)
+    return _ask(record, machine, network, deps)
+
+
+def _is_late(attempt: Attempt, now: datetime) -> bool:
+    return attempt.network_deadline is not None and now >= attempt.network_deadline
+
+
+def _give_up(record: LeaseRecord, network: Resource, deps: Deps, detail: str) -> Outcome:
+    why = f"the machine was not attached in time ({detail})"
+    return go_without(record, deps, Reason.PRIVATE_NETWORK_FAILED, why)
+
+
+def _attached(record: LeaseRecord, machine: Resource, network: Resource, deps: Deps) -> Outcome:
+    now = deps.clock.now()
+    known = network.model_copy(update={"attached_to": machine.id, "status": "attached"})
+    text = f"the private network is attached (asked {network.attach_tries} times)"
+    told = event(record.lease.id, now, "network_attached", text, resource_id=network.id, tries=network.attach_tries)
+    deps.ledger.commit(Change(lease_id=record.lease.id, resources=(known,), events=(told,), epoch=record.lease.epoch))
+    return Outcome("attached")
+
+
+def _ask(record: LeaseRecord, machine: Resource, network: Resource, deps: Deps) -> Outcome:
+    provider = deps.providers.get(machine.account)
+    accepted, refusals, pause = False, 0, TRY_PAUSE_SECONDS
+    try:
+        provider.attach_network(ref_of(machine), ref_of(network))
+        accepted, pause = True, LOOK_PAUSE_SECONDS
+    except NetworkUnsupported as error:
+        why = f"plan {machine.plan} has no private networking ({error.facts.message})"
+        return go_without(record, deps, Reason.NETWORK_UNSUPPORTED, why)
+    except (ProviderBusy, ProviderUnavailable, ProviderUnexpected) as error:
+        deps.log.info("attach_not_yet", lease_id=record.lease.id, resource_id=network.id, reason=str(error))
+    except ProviderRejected as error:
+        refusals = 1
+        if network.attach_refusals + refusals >= MAX_REFUSALS:
+            why = f"plan {machine.plan} was refused {MAX_REFUSALS} times ({error.facts.message})"
+            return go_without(record, deps, Reason.NETWORK_UNSUPPORTED, why)
+    tried = network.model_copy(
+        update={
+            "attach_tries": network.attach_tries + 1,
+            "attach_refusals": network.attach_refusals + refusals,
+            "attach_accepted_at": deps.clock.now() if accepted else None,
+        }
+    )
+    deps.ledger.commit(Change(lease_id=record.lease.id, resources=(tried,), epoch=record.lease.epoch))
+    return Outcome("waiting", pause)

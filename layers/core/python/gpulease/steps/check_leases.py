@@ -1,0 +1,92 @@
+"""What the one-minute schedule does: look at the leases that are due, and at no others.
+
+Workflows that died are started again from the ledger under their next name, leases whose time is up are ended, and
+releases that nobody works on are taken up again. One lease that fails does not stop the others.
+"""
+
+from datetime import datetime, timedelta
+
+from gpulease.domain.lease import Lease, LeaseState, Reason, execution_name
+from gpulease.domain.next_step import expires_at
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.resource import ResourceState
+from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
+from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded
+from gpulease.ports import Deps
+from gpulease.steps.starting import start_overdue_release, start_release
+
+BATCH = 100
+MACHINE_OF_STATE = {
+    LeaseState.REQUESTED: "provision",
+    LeaseState.PROVISIONING: "provision",
+    LeaseState.RELEASING: "release",
+}
+TIME_LIMIT = timedelta(seconds=40)
+"""Stop taking up leases after this; the next minute goes on with the most overdue."""
+
+
+def run(deps: Deps) -> dict[str, int]:
+    started = deps.clock.now()
+    counts = {"checked": 0, "restarted": 0, "expired": 0, "failed": 0}
+    for lease_id in deps.ledger.due(started, limit=BATCH):
+        if deps.clock.now() - started > TIME_LIMIT:
+            break
+        counts["checked"] += 1
+        try:
+            what = check(lease_id, deps)
+        except (LeaseConflict, LeaseSuperseded):
+            # Somebody else moved the lease on while we looked: it will be due again by its new time.
+            continue
+        except GpuleaseError as error:
+            deps.log.error("check_failed", lease_id=lease_id, error=type(error).__name__, reason=str(error))
+            counts["failed"] += 1
+            continue
+        if what:
+            counts[what] += 1
+    return counts
+
+
+def check(lease_id: str, deps: Deps) -> str:
+    """Check one lease. Returns "restarted", "expired" or ""."""
+    now = deps.clock.now()
+    record = deps.ledger.load(lease_id)
+    lease = record.lease
+    if lease.next_check_at is None or lease.next_check_at > now:
+        return ""
+    end = expires_at(record)
+    if lease.state is LeaseState.RUNNING and end is not None and end <= now:
+        deps.ledger.commit(cancel(record, now=now, reason=Reason.EXPIRED, detail="its maximum duration is over"))
+        start_release(deps.ledger.load(lease_id), deps)
+        return "expired"
+    restarted = start_overdue_release(record, deps, now)
+    machine = MACHINE_OF_STATE.get(lease.state)
+    if machine is not None and not deps.workflows.is_running(machine, _name(lease, machine)):
+        _restart(record, machine, now, deps)
+        return "restarted"
+    deps.ledger.commit(
+        Change(lease_id=lease_id, lease=lease.model_copy(update={"next_check_at": _next_check(record, now)}))
+    )
+    return "restarted" if restarted else ""
+
+
+def _name(lease: Lease, machine: str) -> str:
+    return execution_name(lease.id, machine, lease.epoch, f"r{lease.restarts}" if lease.restarts else "")
+
+
+def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps) -> None:
+    """Write the new name first: should this die before the start, the next check finds it not running and goes on."""
+    lease = record.lease.model_copy(
+        update={"restarts": record.lease.restarts + 1, "next_check_at": now + CHECK_WORKFLOW_EVERY}
+    )
+    text = f"the {machine} workflow had stopped; it goes on from the ledger"
+    told = event(lease.id, now, "workflow_restarted", text, "warning", machine=machine, restarts=lease.restarts)
+    deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=(told,), epoch=lease.epoch))
+    deps.workflows.start(machine, _name(lease, machine), lease.id, lease.epoch)
+
+
+def _next_check(record: LeaseRecord, now: datetime) -> datetime | None:
+    in_motion = record.lease.state in MACHINE_OF_STATE
+    leftovers = any(r.state is ResourceState.RELEASING for r in record.resources)
+    if in_motion or leftovers:
+        return now + CHECK_WORKFLOW_EVERY
+    return expires_at(record) if record.lease.state is LeaseState.RUNNING else None

@@ -1,0 +1,25 @@
+"""Everything of the lease is proven gone: close it. Does nothing for the release of a single attempt or network."""
+
+from gpulease.domain.lease import LeaseState
+from gpulease.domain.record import Change
+from gpulease.domain.resource import ResourceState
+from gpulease.domain.transitions import event, moved
+from gpulease.ports import Deps
+from gpulease.steps.base import Outcome, StepCommand, load_current
+
+OUTCOMES = frozenset({"closed", "not_yet", "superseded"})
+
+
+def run(command: StepCommand, deps: Deps) -> Outcome:
+    record = load_current(command, deps)
+    lease = record.lease
+    if lease.state is not LeaseState.RELEASING:
+        return Outcome("closed")
+    if any(resource.state is not ResourceState.RELEASED for resource in record.resources):
+        return Outcome("not_yet")
+    now = deps.clock.now()
+    closed = moved(lease, LeaseState.RELEASED, now, released_at=now, waiting_for="", next_check_at=None)
+    text = f"{lease.name} is released ({lease.reason}): everything is proven gone"
+    told = event(lease.id, now, "released", text, reason=str(lease.reason))
+    deps.ledger.commit(Change(lease_id=lease.id, lease=closed, events=(told,), epoch=command.epoch))
+    return Outcome("closed")

@@ -1,0 +1,156 @@
+"""Write the intent, then send the one create call. Laws 1 and 2 of the design are kept in this file.
+
+Cut off before the intent: nothing happened. Cut off between intent and answer, or the answer lost: the intent is there,
+so the next entry sends nothing and leaves it to `PollInstance` to find the machine by its marker or to close the intent.
+"""
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from gpulease.domain.event import Event
+from gpulease.domain.lease import Attempt, LeaseState, Reason
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.resource import (
+    Rate,
+    Resource,
+    ResourceKind,
+    ResourceState,
+    marker_for,
+    resource_id,
+)
+from gpulease.domain.transitions import event
+from gpulease.domain.user_data import build_user_data
+from gpulease.errors import (
+    CapacityRefused,
+    LeaseConflict,
+    LeaseSuperseded,
+    NetworkUnsupported,
+    ProviderAuthFailed,
+    ProviderRejected,
+    ProviderThrottled,
+    ProviderUnavailable,
+    ProviderUnexpected,
+    QuotaRefused,
+)
+from gpulease.ports import Deps, InstanceRequest, Provider
+from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, record_fact
+from gpulease.steps.facts import note_created
+
+OUTCOMES = frozenset({"created", "unknown", "failed", "superseded"})
+STALE_AFTER = timedelta(seconds=30)
+"""An intent so old is never sent: somebody else may have closed it by now."""
+_REASONS: tuple[tuple[type[Exception], Reason], ...] = (
+    (CapacityRefused, Reason.NO_CAPACITY),
+    (QuotaRefused, Reason.QUOTA_EXCEEDED),
+    (NetworkUnsupported, Reason.NETWORK_UNSUPPORTED),
+    (ProviderAuthFailed, Reason.AUTH_FAILED),
+    (ProviderThrottled, Reason.THROTTLED),
+    (ProviderRejected, Reason.REJECTED),
+)
+
+
+def run(command: StepCommand, deps: Deps) -> Outcome:
+    record = load_current(command, deps, LeaseState.PROVISIONING)
+    attempt = record.lease.attempt
+    if attempt is None or attempt.reason is not None:
+        return Outcome("failed")
+    known = record.resource(resource_id(command.lease_id, ResourceKind.INSTANCE, attempt.number))
+    if known is not None:
+        return Outcome("created" if known.provider_id else "unknown")
+    provider = deps.providers.get(attempt.offer.provider)
+    intent = _intent(record, attempt, provider, deps)
+    try:
+        deps.ledger.commit(
+            Change(
+                lease_id=command.lease_id, resources=(intent,), events=(_asked(intent, attempt),), epoch=command.epoch
+            )
+        )
+    except LeaseConflict:
+        # A twin of this step wrote the intent first: the create call is its business.
+        return Outcome("unknown")
+    if deps.clock.now() - intent.intended_at > STALE_AFTER:
+        return Outcome("unknown")
+    return _send(record, attempt, intent, provider, deps)
+
+
+def _intent(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Deps) -> Resource:
+    now = deps.clock.now()
+    identity = resource_id(record.lease.id, ResourceKind.INSTANCE, attempt.number)
+    offer = attempt.offer
+    return Resource(
+        id=identity,
+        lease_id=record.lease.id,
+        attempt=attempt.number,
+        kind=ResourceKind.INSTANCE,
+        provider=offer.provider,
+        account=provider.account,
+        region=offer.region,
+        marker=marker_for(deps.policy.deployment, identity),
+        state=ResourceState.INTENDED,
+        plan=offer.plan,
+        subkind=offer.kind.value,
+        intended_at=now,
+        create_sent_at=now,
+        billing=provider.billing_rule(ResourceKind.INSTANCE),
+        rates=(Rate(since=now, usd_per_hour=offer.price_per_hour_usd),),
+    )
+
+
+def _asked(intent: Resource, attempt: Attempt) -> Event:
+    text = f"asking {intent.provider} for {attempt.offer.plan} in {intent.region}"
+    return event(intent.lease_id, intent.intended_at, "instance_intended", text, resource_id=intent.id)
+
+
+def _send(record: LeaseRecord, attempt: Attempt, intent: Resource, provider: Provider, deps: Deps) -> Outcome:
+    lease = record.lease
+    script = deps.ledger.start_script(lease.id) if lease.start_script_bytes else b""
+    request = InstanceRequest(
+        offer=attempt.offer,
+        marker=intent.marker,
+        label=f"gpulease-{lease.name}-{lease.id}"[:63],
+        user_data=build_user_data(ssh_keys=lease.spec.ssh_keys, start_script=script),
+        image=lease.spec.image,
+        idempotency_token=intent.id,
+    )
+    try:
+        seen = provider.create_instance(request)
+    except (ProviderUnavailable, ProviderUnexpected) as error:
+        deps.log.warning("create_answer_unclear", lease_id=lease.id, resource_id=intent.id, reason=str(error))
+        return Outcome("unknown")
+    except (ProviderRejected, ProviderAuthFailed, ProviderThrottled) as error:
+        return _refused(record, intent, error, deps)
+    note_created(deps, lease.id, intent.id, seen)
+    return Outcome("created")
+
+
+def _refused(
+    record: LeaseRecord,
+    intent: Resource,
+    error: ProviderRejected | ProviderAuthFailed | ProviderThrottled,
+    deps: Deps,
+) -> Outcome:
+    """The provider said no: nothing exists, so the intent is closed in the same write that ends the attempt."""
+    now = deps.clock.now()
+    reason = next(reason for kind, reason in _REASONS if isinstance(error, kind))
+    closed = intent.model_copy(
+        update={
+            "version": 1,
+            "state": ResourceState.RELEASED,
+            "released_at": now,
+            "release_note": f"refused: {reason}",
+        }
+    )
+    try:
+        deps.ledger.commit(fail_attempt(record, now, reason, error.facts.message, closed))
+    except (LeaseConflict, LeaseSuperseded):
+        # The lease moved on meanwhile. That nothing was created stays a fact, and spares the wait for it to appear.
+        record_fact(deps, record.lease.id, intent.id, partial(_close_refused, now=now, note=closed.release_note))
+        raise
+    return Outcome("failed", wait_seconds=int(error.facts.retry_after_seconds) + 1)
+
+
+def _close_refused(record: LeaseRecord, intent: Resource, *, now: datetime, note: str) -> Change | None:
+    if intent.state is ResourceState.RELEASED:
+        return None
+    closed = intent.model_copy(update={"state": ResourceState.RELEASED, "released_at": now, "release_note": note})
+    return Change(lease_id=record.lease.id, resources=(closed,))

@@ -1,0 +1,191 @@
+"""One turn of giving back one resource: look or delete, write down what was learned, say how long to pause.
+
+Nothing that a provider answers ends the release. Only absence does, read twice by id and by marker from calls that
+succeeded; every error is noted and the next turn comes (laws 4 and 5).
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from math import ceil
+
+from gpulease.domain.event import Event
+from gpulease.domain.observation import Absent, Condition, Observation
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.release import (
+    absent_once_more,
+    is_proven_gone,
+    may_close_intent,
+    needs_alarm,
+    next_to_release,
+    pause_seconds,
+    released,
+    seen_again,
+    should_delete_now,
+)
+from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, ResourceState
+from gpulease.domain.transitions import event
+from gpulease.errors import ProviderAuthFailed, ProviderBusy, ProviderError
+from gpulease.ports import Deps, Provider
+from gpulease.steps.base import Outcome, StepCommand, load_current, record_fact, ref_of
+from gpulease.steps.facts import adopt
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What one turn found out about a resource."""
+
+    absent: bool = False
+    seen: Observation | None = None
+    delete_sent: bool = False
+    delete_accepted: bool = False
+    error: str = ""
+    retry_after_seconds: float = 0.0
+    adopted: bool = False
+    never_appeared: bool = False
+    auth_failed: bool = False
+
+
+def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
+    record = load_current(command, deps)
+    todo = next_to_release(record, deps.clock.now())
+    resource = todo.resource
+    if resource is None or resource.kind is not kind or resource.release is None:
+        return Outcome("done", max(1, todo.wait_seconds))
+    provider = deps.providers.get(resource.account)
+    learned = _learn(resource, resource.release, provider, deps)
+    record_fact(deps, command.lease_id, resource.id, partial(_write, deps=deps, learned=learned))
+    after = deps.ledger.load(command.lease_id).resource(resource.id)
+    if after is None or after.release is None or after.state is ResourceState.RELEASED:
+        return Outcome("done")
+    if after.release.alarmed_at is not None and resource.release.alarmed_at is None:
+        _alarm(after, deps)
+    return Outcome("done", ceil((after.release.next_try_at - deps.clock.now()).total_seconds()))
+
+
+def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, deps: Deps) -> Learned:
+    """The provider calls of one turn. Raises nothing of a provider's."""
+    now = deps.clock.now()
+    learned = Learned()
+    try:
+        if not resource.provider_id:
+            return _search(resource, provider, deps)
+        if progress.tries or progress.absences:
+            # The first turn deletes without looking: the machine is billed while we look.
+            seen = provider.observe(ref_of(resource))
+            if isinstance(seen, Absent):
+                return _confirm_absence(resource, provider, deps)
+            learned = Learned(seen=seen)
+        deleting = learned.seen is not None and learned.seen.condition is Condition.DELETING
+        if should_delete_now(progress, now, seen_deleting=deleting):
+            learned = replace(learned, delete_sent=True)
+            provider.destroy(ref_of(resource))
+            learned = replace(learned, delete_accepted=True)
+    except ProviderError as error:
+        refused = isinstance(error, ProviderBusy)
+        return replace(
+            learned,
+            error=str(error) if not refused else error.facts.message,
+            retry_after_seconds=error.facts.retry_after_seconds,
+            auth_failed=isinstance(error, ProviderAuthFailed),
+        )
+    return learned
+
+
+def _search(resource: Resource, provider: Provider, deps: Deps) -> Learned:
+    """An intent whose create answer we never got: found under its marker, or closed after the window."""
+    found = provider.find(ref_of(resource))
+    if found:
+        adopt(deps, resource, found)
+        return Learned(adopted=True)
+    closable = may_close_intent(
+        resource,
+        deps.clock.now(),
+        create_timeout_seconds=provider.capabilities.create_timeout_seconds,
+        window_seconds=provider.visibility_window_seconds,
+    )
+    return Learned(never_appeared=closable)
+
+
+def _confirm_absence(resource: Resource, provider: Provider, deps: Deps) -> Learned:
+    """Absent by id. By marker too? Others under the same marker are duplicates, and are taken up."""
+    found = provider.find(ref_of(resource))
+    others = [seen for seen in found if seen.provider_id != resource.provider_id]
+    if others:
+        adopt(deps, resource, others)
+    if len(found) > len(others):
+        return Learned(seen=found[0])
+    return Learned(absent=True)
+
+
+def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Learned) -> Change | None:
+    now = deps.clock.now()
+    progress = resource.release
+    if resource.state is not ResourceState.RELEASING or progress is None:
+        return None
+    if learned.never_appeared and not resource.provider_id:
+        return _close(record, resource, now, "never appeared")
+    if learned.absent:
+        progress = absent_once_more(progress, now)
+        if is_proven_gone(progress):
+            return _close(record, resource.model_copy(update={"release": progress}), now, "gone")
+    elif learned.seen is not None:
+        progress = seen_again(progress)
+    progress = progress.model_copy(
+        update={
+            "looks": progress.looks + 1,
+            "tries": progress.tries + learned.delete_sent,
+            "accepted": progress.accepted + learned.delete_accepted,
+            "last_accepted_at": now if learned.delete_accepted else progress.last_accepted_at,
+            "last_error": learned.error[:300],
+        }
+    )
+    alarm = needs_alarm(progress, now)
+    pause = 1.0 if learned.adopted else max(_pause(progress, learned, now), learned.retry_after_seconds)
+    progress = progress.model_copy(
+        update={
+            "next_try_at": now + timedelta(seconds=pause),
+            "alarmed_at": now if alarm else progress.alarmed_at,
+        }
+    )
+    updated = resource.model_copy(
+        update={"release": progress, "status": learned.seen.words if learned.seen else resource.status}
+    )
+    return Change(
+        lease_id=record.lease.id, resources=(updated,), events=tuple(_told(resource, progress, learned, now, alarm))
+    )
+
+
+def _pause(progress: ReleaseProgress, learned: Learned, now: datetime) -> float:
+    if learned.absent or learned.delete_accepted:
+        return 5.0
+    return pause_seconds(progress, now)
+
+
+def _told(resource: Resource, progress: ReleaseProgress, learned: Learned, now: datetime, alarm: bool) -> "list[Event]":
+    name = f"{resource.kind} {resource.provider_id or resource.id}"
+    events = []
+    if learned.delete_accepted:
+        text = f"delete of {name} accepted (try {progress.tries}); still billed until it is proven gone"
+        events.append(event(resource.lease_id, now, "delete_accepted", text, resource_id=resource.id))
+    elif learned.error and (resource.release is None or learned.error[:300] != resource.release.last_error):
+        text = f"{name} is not given back yet: {learned.error}"
+        events.append(event(resource.lease_id, now, "delete_refused", text[:600], "warning", resource_id=resource.id))
+    if alarm:
+        text = f"{name} has not been given back for 10 minutes; it is still billed, and tried again for ever"
+        events.append(event(resource.lease_id, now, "release_stuck", text, "error", resource_id=resource.id))
+    return events
+
+
+def _close(record: LeaseRecord, resource: Resource, now: datetime, note: str) -> Change:
+    text = f"{resource.kind} {resource.provider_id or resource.id}: {note}"
+    told = event(resource.lease_id, now, f"{resource.kind}_released", text, resource_id=resource.id)
+    return Change(lease_id=record.lease.id, resources=(released(resource, now, note),), events=(told,))
+
+
+def _alarm(resource: Resource, deps: Deps) -> None:
+    text = f"{resource.kind} {resource.provider_id or resource.id} at {resource.provider}/{resource.region} is not gone"
+    facts = {"lease_id": resource.lease_id, "resource_id": resource.id, "provider": resource.provider}
+    deps.notifier.alarm(
+        "ReleaseStuck", text, {**facts, "last_error": resource.release.last_error if resource.release else ""}
+    )

@@ -1,0 +1,136 @@
+"""Watching one machine until it is ready: shared by `PollInstance` and `PollReadiness`.
+
+What is decided here is decided by what the provider shows (law 7), and a deadline that has passed is acted on even when
+the provider does not answer: giving back needs no permission of a broken API.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from gpulease.domain.lease import Attempt, Reason
+from gpulease.domain.observation import Absent, Condition, Observation
+from gpulease.domain.offer import PlanKind
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.release import ABSENCES_NEEDED, may_close_intent
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState, resource_id
+from gpulease.domain.transitions import event
+from gpulease.errors import ProviderError
+from gpulease.ports import Deps, Provider
+from gpulease.steps.base import fail_attempt, ref_of, waiting_for
+from gpulease.steps.facts import CREATED, adopt
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`ready`: `observation` is set. `waiting`: look again. `failed`: the attempt's reason has been written."""
+
+    what: Literal["ready", "waiting", "failed"]
+    observation: Observation | None = None
+
+
+def poll_pause_seconds(attempt: Attempt, now: datetime) -> int:
+    """Pause before the next look, by how long this kind of machine usually takes (Vultr: VM 30 to 260 s, bare metal
+    up to 40 min). A VM's turn is short, so that ready is noticed within five seconds."""
+    age = (now - attempt.started_at).total_seconds()
+    if attempt.offer.kind is PlanKind.BARE_METAL:
+        return 15 if age < 120 else 45
+    if age < 20:
+        return 10
+    return 4 if age < 300 else 10
+
+
+def machine_of(record: LeaseRecord) -> Resource | None:
+    attempt = record.lease.attempt
+    if attempt is None:
+        return None
+    return record.resource(resource_id(record.lease.id, ResourceKind.INSTANCE, attempt.number))
+
+
+def look(record: LeaseRecord, attempt: Attempt, machine: Resource, deps: Deps) -> Seen:
+    """Read the machine once and write down what is new about it."""
+    now = deps.clock.now()
+    provider = deps.providers.get(machine.account)
+    try:
+        seen = provider.observe(ref_of(machine)) if machine.provider_id else _search(provider, machine, deps)
+    except ProviderError as error:
+        if now >= attempt.ready_deadline:
+            return _late(record, attempt, machine, deps, f"last answer of the provider: {error}")
+        raise
+    if seen is None:
+        return Seen("waiting")
+    if isinstance(seen, Absent):
+        return _absent(record, attempt, machine, provider, deps)
+    if seen.condition is Condition.FAILED:
+        deps.ledger.commit(fail_attempt(record, now, Reason.BOOT_FAILED, f"the provider shows it as {seen.words}"))
+        return Seen("failed")
+    _note(record, machine, seen, deps)
+    if seen.condition is Condition.READY:
+        return Seen("ready", seen)
+    if now >= attempt.ready_deadline:
+        return _late(record, attempt, machine, deps, f"last state: {seen.words}")
+    return Seen("waiting", seen)
+
+
+def _search(provider: Provider, machine: Resource, deps: Deps) -> Absent | None:
+    """Look for a machine whose id we never got. None = found and written down; the next look reads it by id."""
+    found = provider.find(ref_of(machine))
+    if not found:
+        return Absent("by_marker")
+    adopt(deps, machine, found)
+    return None
+
+
+def _note(record: LeaseRecord, machine: Resource, seen: Observation, deps: Deps) -> None:
+    """Keep what is shown of the machine up to date. Skipped when nothing changed: a write costs money."""
+    address = seen.address or machine.address
+    if (machine.status, machine.address, machine.absences) == (seen.words, address, 0):
+        return
+    now = deps.clock.now()
+    noted = machine.model_copy(update={"status": seen.words, "address": address, "absences": 0})
+    told = event(record.lease.id, now, "instance_state", f"the provider shows {seen.words}", resource_id=machine.id)
+    text = waiting_for(record, now, f"the machine to become ready ({seen.words})")
+    deps.ledger.commit(
+        Change(
+            lease_id=record.lease.id,
+            lease=text.lease if text else None,
+            resources=(noted,),
+            events=(told,),
+            epoch=record.lease.epoch,
+        )
+    )
+
+
+def _absent(record: LeaseRecord, attempt: Attempt, machine: Resource, provider: Provider, deps: Deps) -> Seen:
+    now = deps.clock.now()
+    if not machine.provider_id:
+        window = provider.visibility_window_seconds
+        timeout = provider.capabilities.create_timeout_seconds
+        if not may_close_intent(machine, now, create_timeout_seconds=timeout, window_seconds=window):
+            return Seen("waiting")
+        closed = machine.model_copy(
+            update={"state": ResourceState.RELEASED, "released_at": now, "release_note": "never appeared"}
+        )
+        detail = "the answer to the create call was lost, and no machine with its marker appeared"
+        deps.ledger.commit(fail_attempt(record, now, Reason.NEVER_APPEARED, detail, closed))
+        return Seen("failed")
+    visible_by = (machine.held_at or machine.intended_at) + timedelta(seconds=provider.visibility_window_seconds)
+    if now < visible_by:
+        # Fresh things may be missing from reads for a while (case C04).
+        return Seen("waiting")
+    if machine.absences + 1 < ABSENCES_NEEDED or provider.find(ref_of(machine)):
+        counted = machine.model_copy(update={"absences": machine.absences + 1})
+        deps.ledger.commit(Change(lease_id=record.lease.id, resources=(counted,), epoch=record.lease.epoch))
+        return Seen("waiting")
+    once_seen = machine.status != CREATED
+    reason = Reason.INTERRUPTED if attempt.offer.spot else Reason.LOST
+    detail = "the machine is gone at the provider" if once_seen else "the machine never became visible"
+    deps.ledger.commit(fail_attempt(record, now, reason, detail))
+    return Seen("failed")
+
+
+def _late(record: LeaseRecord, attempt: Attempt, machine: Resource, deps: Deps, detail: str) -> Seen:
+    minutes = round((attempt.ready_deadline - attempt.started_at).total_seconds() / 60)
+    text = f"not ready after {minutes} minutes; {detail}"
+    deps.ledger.commit(fail_attempt(record, deps.clock.now(), Reason.NOT_READY_IN_TIME, text))
+    return Seen("failed")

@@ -1,0 +1,91 @@
+"""Choose the next offer for a lease and open an attempt for it. Nothing is asked of a provider but its live stock."""
+
+from datetime import datetime, timedelta
+
+from gpulease.domain.event import Event
+from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason
+from gpulease.domain.offer import Offer, PlanKind
+from gpulease.domain.record import Change
+from gpulease.domain.selection import next_offers
+from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved
+from gpulease.errors import ProviderAuthFailed, ProviderRejected
+from gpulease.ports import Deps, Provider
+from gpulease.steps.base import Outcome, StepCommand, load_current
+from gpulease.steps.starting import start_overdue_release
+
+OUTCOMES = frozenset({"offer", "none", "superseded"})
+MAX_LOOKS = 20
+"""Offers whose live stock is read in one call; the function must end in time. A further turn goes on after them."""
+
+
+def run(command: StepCommand, deps: Deps) -> Outcome:
+    record = load_current(command, deps, LeaseState.REQUESTED, LeaseState.PROVISIONING)
+    if record.lease.attempt is not None:
+        return Outcome("offer")
+    now = deps.clock.now()
+    start_overdue_release(record, deps, now)
+    offers = [offer for snapshot in deps.offers.load() for offer in snapshot.offers]
+    lease, events = record.lease, list[Event]()
+    for _ in range(MAX_LOOKS):
+        candidates = [o for o in next_offers(lease, offers) if o.provider in deps.providers.accounts()]
+        if not candidates:
+            break
+        provider = deps.providers.get(candidates[0].provider)
+        attempt = _look(lease, candidates[0], provider, now)
+        lease = lease.model_copy(update={"attempts": (*lease.attempts, attempt)})
+        events.append(_told(lease.id, attempt, now))
+        if attempt.open:
+            lease = _under_way(lease, attempt, now)
+            break
+    if events:
+        deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=tuple(events), epoch=command.epoch))
+    return Outcome("offer" if lease.attempt else "none")
+
+
+def _look(lease: Lease, offer: Offer, provider: Provider, now: datetime) -> Attempt:
+    """An open attempt, or one that ended before anything was asked for: out of stock, or too dear by now."""
+    deadline = now + timedelta(seconds=provider.ready_deadline_seconds(offer))
+    attempt = Attempt(number=len(lease.attempts) + 1, offer=offer, started_at=now, ready_deadline=deadline)
+    try:
+        live = provider.live(offer)
+    except ProviderAuthFailed as error:
+        return _ruled_out(attempt, now, Reason.AUTH_FAILED, str(error))
+    except ProviderRejected as error:
+        return _ruled_out(attempt, now, Reason.REJECTED, str(error))
+    attempt = attempt.model_copy(update={"offer": live})
+    if live.in_stock is False:
+        return _ruled_out(attempt, now, Reason.NO_CAPACITY, "out of stock")
+    limit = lease.spec.max_price_per_hour_usd
+    if limit is not None and live.price_per_hour_usd > limit:
+        detail = f"now ${live.price_per_hour_usd} per hour, it was ${offer.price_per_hour_usd}; the limit is ${limit}"
+        return _ruled_out(attempt, now, Reason.PRICE_CHANGED, detail)
+    return attempt
+
+
+def _ruled_out(attempt: Attempt, now: datetime, reason: Reason, detail: str) -> Attempt:
+    return attempt.model_copy(update={"asked": False, "ended_at": now, "reason": reason, "detail": detail[:500]})
+
+
+def _told(lease_id: str, attempt: Attempt, now: datetime) -> Event:
+    offer = attempt.offer
+    if attempt.open:
+        text = f"trying {offer.key} at ${offer.price_per_hour_usd} per hour"
+        return event(lease_id, now, "offer_selected", text, offer=offer.key, attempt=attempt.number)
+    text = f"passed over {offer.key}: {attempt.reason} ({attempt.detail})"
+    return event(lease_id, now, "offer_passed_over", text, offer=offer.key, reason=str(attempt.reason))
+
+
+def _under_way(lease: Lease, attempt: Attempt, now: datetime) -> Lease:
+    notices = lease.notices
+    if attempt.offer.kind is PlanKind.BARE_METAL:
+        minutes = round((attempt.ready_deadline - now).total_seconds() / 60)
+        notice = f"bare metal can take up to {minutes} minutes to become ready"
+        notices = notices if notice in notices else (*notices, notice)
+    return moved(
+        lease,
+        LeaseState.PROVISIONING,
+        now,
+        notices=notices,
+        waiting_for=f"{attempt.offer.key} to be created",
+        next_check_at=now + CHECK_WORKFLOW_EVERY,
+    )

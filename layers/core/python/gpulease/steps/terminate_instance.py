@@ -1,0 +1,12 @@
+"""One turn of giving a machine back. See `steps/giving_back.py`."""
+
+from gpulease.domain.resource import ResourceKind
+from gpulease.ports import Deps
+from gpulease.steps.base import Outcome, StepCommand
+from gpulease.steps.giving_back import take_turn
+
+OUTCOMES = frozenset({"done", "superseded"})
+
+
+def run(command: StepCommand, deps: Deps) -> Outcome:
+    return take_turn(command, deps, ResourceKind.INSTANCE)
