@@ -60,7 +60,7 @@ class LedgerUnavailable(GpuleaseError):
 
 @dataclass(frozen=True)
 class ProviderFacts:
-    """What every provider error names. `message` is the provider's own text, masked of keys and cut to 500 characters."""
+    """What every provider error names. `message` is the provider's own text, masked of keys, cut to 500 characters."""
 
     provider: str
     message: str

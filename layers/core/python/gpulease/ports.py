@@ -146,7 +146,7 @@ class Page(Generic[T]):
 
 
 class Ledger(Protocol):
-    """What is true. Reads are strongly consistent except `leases_of` and `due`. May raise LedgerUnavailable anywhere."""
+    """What is true. Reads are consistent except `leases_of` and `due`. May raise LedgerUnavailable anywhere."""
 
     def create_lease(self, lease: Lease, events: Iterable[Event] = (), start_script: bytes = b"") -> None:
         """Raises LeaseExists, and writes nothing, when the id is taken."""

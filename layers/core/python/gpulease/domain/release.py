@@ -60,7 +60,7 @@ def _turn(resource: Resource) -> datetime:
 
 
 def _must_wait_for_machine(resource: Resource, record: LeaseRecord) -> bool:
-    """A network goes after the machine of its attempt. One that is dropped beside a machine that stays does not wait."""
+    """A network goes after the machine of its attempt. One dropped beside a machine that stays does not wait."""
     if resource.kind is not ResourceKind.NETWORK:
         return False
     machines = record.of_kind(ResourceKind.INSTANCE, resource.attempt)

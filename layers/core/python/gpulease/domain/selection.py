@@ -9,7 +9,7 @@ from gpulease.domain.spec import LeaseSpec, PrivateNetwork, SpotPolicy
 
 SAME_OFFER_AGAIN = frozenset({Reason.NEVER_APPEARED, Reason.THROTTLED})
 """Ends of an attempt that say nothing against the offer itself."""
-MAX_TRIES_OF_ONE_OFFER = 3
+MAX_TRIES_OF_ONE_OFFER = 5
 NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
     Reason.NO_CAPACITY,
     Reason.INTERRUPTED,
@@ -23,7 +23,7 @@ and never became ready is not tried elsewhere by itself: it has cost an hour and
 
 
 def same_gpu(a: str, b: str) -> bool:
-    """Whether two GPU model names mean the same; case, blanks, `-` and `_` do not matter, `NVIDIA` may stand in front."""
+    """Whether two GPU model names mean the same: only letters and digits count, `NVIDIA` may stand in front."""
     return _plain(a) == _plain(b)
 
 

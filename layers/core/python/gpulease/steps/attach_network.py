@@ -1,4 +1,4 @@
-"""Ask for the attachment, at most every few seconds, until the machine is *seen* attached (accepted is not attached)."""
+"""Ask for the attachment, at most every few seconds, until the machine is seen attached: accepted is not attached."""
 
 from datetime import datetime, timedelta
 

@@ -3,7 +3,7 @@
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.record import Change
 from gpulease.domain.resource import ResourceState
-from gpulease.domain.transitions import event, moved
+from gpulease.domain.transitions import event, moved, to_release
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
 
@@ -15,9 +15,13 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     lease = record.lease
     if lease.state is not LeaseState.RELEASING:
         return Outcome("closed")
-    if any(resource.state is not ResourceState.RELEASED for resource in record.resources):
-        return Outcome("not_yet")
     now = deps.clock.now()
+    left = [resource for resource in record.resources if resource.state is not ResourceState.RELEASED]
+    if left:
+        marked = tuple(m for r in left if (m := to_release(r, now)) is not r)
+        if marked:
+            deps.ledger.commit(Change(lease_id=lease.id, resources=marked, epoch=command.epoch))
+        return Outcome("not_yet", 5)
     closed = moved(lease, LeaseState.RELEASED, now, released_at=now, waiting_for="", next_check_at=None)
     text = f"{lease.name} is released ({lease.reason}): everything is proven gone"
     told = event(lease.id, now, "released", text, reason=str(lease.reason))

@@ -1,7 +1,7 @@
 """Write the intent, then send the one create call. Laws 1 and 2 of the design are kept in this file.
 
-Cut off before the intent: nothing happened. Cut off between intent and answer, or the answer lost: the intent is there,
-so the next entry sends nothing and leaves it to `PollInstance` to find the machine by its marker or to close the intent.
+Cut off before the intent: nothing happened. Cut off between intent and answer, or the answer lost: the intent is
+there, so the next entry sends nothing, and `PollInstance` finds the machine by its marker or closes the intent.
 """
 
 from datetime import datetime, timedelta
@@ -37,6 +37,8 @@ from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current
 from gpulease.steps.facts import note_created
 
 OUTCOMES = frozenset({"created", "unknown", "failed", "superseded"})
+FIRST_LOOK_SECONDS = 10
+SEARCH_PAUSE_SECONDS = 3
 STALE_AFTER = timedelta(seconds=30)
 """An intent so old is never sent: somebody else may have closed it by now."""
 _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
@@ -56,7 +58,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("failed")
     known = record.resource(resource_id(command.lease_id, ResourceKind.INSTANCE, attempt.number))
     if known is not None:
-        return Outcome("created" if known.provider_id else "unknown")
+        return Outcome("created") if known.provider_id else Outcome("unknown", SEARCH_PAUSE_SECONDS)
     provider = deps.providers.get(attempt.offer.provider)
     intent = _intent(record, attempt, provider, deps)
     try:
@@ -120,7 +122,7 @@ def _send(record: LeaseRecord, attempt: Attempt, intent: Resource, provider: Pro
     except (ProviderRejected, ProviderAuthFailed, ProviderThrottled) as error:
         return _refused(record, intent, error, deps)
     note_created(deps, lease.id, intent.id, seen)
-    return Outcome("created")
+    return Outcome("created", FIRST_LOOK_SECONDS)
 
 
 def _refused(

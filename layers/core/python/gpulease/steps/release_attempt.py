@@ -1,6 +1,6 @@
 """Mark what a failed attempt left, start giving it back beside this workflow, and say whether to try another offer."""
 
-from gpulease.domain.lease import Attempt, LeaseState, Reason
+from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.record import Change
 from gpulease.domain.selection import NEXT_OFFER_AFTER
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, to_release
@@ -8,6 +8,7 @@ from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current, with_attempt
 from gpulease.steps.starting import start_release
 
+THROTTLED_PAUSE_SECONDS = 30
 OUTCOMES = frozenset({"next", "give_up", "superseded"})
 
 
@@ -29,8 +30,6 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         deps.ledger.commit(Change(lease_id=lease.id, lease=ended, resources=marked, epoch=command.epoch))
     if left:
         start_release(record, deps, f"a{attempt.number}")
-    return Outcome("next" if _may_try_next(attempt) else "give_up")
-
-
-def _may_try_next(attempt: Attempt) -> bool:
-    return (attempt.reason or Reason.REJECTED) in NEXT_OFFER_AFTER
+    if attempt.reason not in NEXT_OFFER_AFTER:
+        return Outcome("give_up")
+    return Outcome("next", THROTTLED_PAUSE_SECONDS if attempt.reason is Reason.THROTTLED else 1)
