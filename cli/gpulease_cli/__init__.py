@@ -1,1 +1,6 @@
-"""The command line: it talks to the HTTP API, and to nothing behind it."""
+"""The command line: it talks to the HTTP API, and to nothing behind it.
+
+`gpulease_cli.client.Client` is the API for Python programs.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,33 @@
+"""The API's complaints as one line and an exit code."""
+
+from collections.abc import Callable
+
+from gpulease_cli.client import ApiProblem
+from gpulease_cli.errors import CliError
+from gpulease_cli.exit_codes import ExitCode
+
+_CODES = {400: ExitCode.USAGE, 404: ExitCode.NOT_FOUND, 413: ExitCode.USAGE, 422: ExitCode.USAGE}
+
+
+def problem_line(problem: ApiProblem, call: Callable[[str], str] = str) -> str:
+    """The first wrong field, else the detail. `call` turns the API's name of a field into what the user typed."""
+    if problem.errors:
+        first, more = problem.errors[0], len(problem.errors) - 1
+        lead = "no offer matches; " if problem.code == "no_matching_offer" else ""
+        text = f"{lead}{first.message}" + (f" (and {more} more)" if more else "")
+        return f"{call(first.field)}: {text}" if first.field else text
+    if problem.status == 401:
+        return f"token: {problem}; give the right one with --token or GPULEASE_TOKEN"
+    return f"{problem.title}: {problem.detail}" if problem.title and problem.detail else str(problem)
+
+
+def problem_code(problem: ApiProblem) -> ExitCode:
+    """The exit code that goes with an answer of the API."""
+    if problem.code == "no_matching_offer":
+        return ExitCode.NOT_AS_ASKED
+    return ExitCode.INTERNAL if problem.status >= 500 else _CODES.get(problem.status, ExitCode.REFUSED)
+
+
+def as_cli_error(problem: ApiProblem, call: Callable[[str], str]) -> CliError:
+    """The same, with the fields called by their options."""
+    return CliError(problem_line(problem, call), code=problem_code(problem))

@@ -1,0 +1,64 @@
+"""Sentences about leases that several commands use."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from gpulease_cli.text import cost, duration, rate
+from gpulease_cli.views import AttemptView, LeaseView, OfferView, ResourceView
+
+
+def offer(view: OfferView) -> str:
+    """`1 x A100 (80 GiB) at vultr/ewr, $1.20/h`."""
+    memory = f" ({view.gpu_memory_gib:g} GiB)" if view.gpu_memory_gib else ""
+    spot = " spot" if view.spot else ""
+    return f"{view.gpu}{memory} at {view.place}, {rate(view.price_per_hour_usd)}/h{spot}"
+
+
+def why(lease: LeaseView) -> str:
+    """`no_capacity: detail`, as far as known."""
+    return ": ".join(part for part in (lease.reason, lease.reason_detail) if part)
+
+
+def attempt(view: AttemptView, now: datetime) -> str:
+    """One attempt in one line."""
+    took = ""
+    if view.started_at is not None:
+        took = f" ({duration(((view.ended_at or now) - view.started_at).total_seconds())})"
+    end = "under way"
+    if view.failed:
+        end = f"failed: {': '.join(part for part in (view.reason, view.detail) if part)}"
+    return f"attempt {view.number}: {view.offer} at {rate(view.price_per_hour_usd)}/h {end}{took}"
+
+
+def resource(view: ResourceView) -> str:
+    """`instance vultr/ewr 203.0.113.7 ($1.20/h)`."""
+    where = "/".join(part for part in (view.provider, view.region) if part)
+    price = f"({rate(view.price_per_hour_usd)}/h)" if view.price_per_hour_usd else ""
+    return " ".join(part for part in (view.kind, where, view.address or view.provider_id, price) if part)
+
+
+def money(lease: LeaseView) -> str:
+    """`$1.20/h, $0.04 so far`."""
+    return f"{rate(lease.price_per_hour_usd)}/h, {cost(lease.cost_so_far_usd)} so far"
+
+
+def still_billed(resources: Iterable[ResourceView]) -> str:
+    """Names what costs money until it is proven gone; empty when nothing does."""
+    listed = ", ".join(resource(item) for item in resources)
+    return f"still billed until proven gone: {listed}" if listed else ""
+
+
+def headline(lease: LeaseView, now: datetime) -> str:
+    """State, time in it, what is waited for, and the money, in one line."""
+    since = lease.state_since
+    parts = [f"{lease.label}: {lease.state}" + (f" for {duration((now - since).total_seconds())}" if since else "")]
+    if lease.state == "releasing" or lease.released:
+        parts[0] += f" ({lease.reason})" if lease.reason else ""
+    elif lease.offer is not None:
+        parts.append(f"{lease.offer.gpu} at {lease.offer.place}")
+    if lease.waiting_for and not lease.released:
+        parts.append(f"waiting for {lease.waiting_for.removeprefix('waiting for ')}")
+    if billed := (still_billed(lease.still_billed) if lease.state == "releasing" else ""):
+        parts.append(billed)
+    parts.append(money(lease))
+    return "; ".join(parts)
