@@ -1,0 +1,77 @@
+"""What `gpulease local` says when it starts and when it stops: one screen of facts, and what still costs money."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpulease.domain.cost import lease_cost, price_per_hour
+from gpulease.domain.lease import Lease, LeaseState
+
+from gpulease_local.stack import Stack
+
+if TYPE_CHECKING:
+    from gpulease_local.server import Options
+
+_OPEN = tuple(state for state in LeaseState if state is not LeaseState.RELEASED)
+_PAGE = 100
+
+
+def open_leases(stack: Stack) -> Iterator[Lease]:
+    """Every lease that is not released, newest first."""
+    cursor: str | None = None
+    while True:
+        page = stack.deps.ledger.leases_of(None, states=_OPEN, cursor=cursor, limit=_PAGE)
+        yield from page.items
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def rented_lines(stack: Stack) -> list[str]:
+    """One line per open lease with its price, then the sum; empty when nothing is open."""
+    now = stack.deps.clock.now()
+    lines: list[str] = []
+    hourly = so_far = Decimal(0)
+    for lease in open_leases(stack):
+        record = stack.deps.ledger.load(lease.id)
+        price, cost = price_per_hour(record, now), lease_cost(record, now)
+        hourly, so_far = hourly + price, so_far + cost
+        lines.append(f"  {lease.id}  {lease.name}  {lease.state}  ${price:.3f}/h  ${cost:.2f} so far")
+    if lines:
+        lines.append(f"  together ${hourly:.3f}/h, ${so_far:.2f} so far")
+    return lines
+
+
+def opening_lines(stack: Stack, options: "Options", url: str, folder: Path, public_folder: Path) -> list[str]:
+    """URL, data folder, provider, time scale, open leases and their price."""
+    if options.provider == "simulated":
+        what = "simulated Vultr (nothing is rented, nothing costs money)"
+    else:
+        what = f"{options.provider}: REAL machines, real money" + (
+            f" (API at {options.vultr_url})" if options.vultr_url else ""
+        )
+    speed = "real time" if options.time_scale == 1 else f"{options.time_scale:g} times real time"
+    rented = rented_lines(stack)
+    return [
+        "gpulease local",
+        f"  API         {url}/v1   (description: {url}/openapi.json)",
+        f"  token       {public_folder / 'token'}",
+        f"  data        {folder}",
+        f"  provider    {what}",
+        f"  time        {speed}; now {stack.deps.clock.now():%Y-%m-%d %H:%M:%S} UTC",
+        f"  open leases {len(rented) - 1 if rented else 'none'}",
+        *rented,
+        "Ctrl+C stops the server; leases stay.",
+    ]
+
+
+def closing_lines(stack: Stack, *, real: bool) -> list[str]:
+    """What is still rented when the server stops."""
+    rented = rented_lines(stack)
+    if not rented:
+        return ["stopped; nothing is rented"]
+    if real:
+        warning = "STILL RENTED AND BILLED while gpulease is not running; nothing watches idle or maximum duration:"
+        return [warning, *rented, "Start `gpulease local` again to go on; give leases back with `gpulease release`."]
+    return ["stopped; still rented at the simulated provider, goes on at the next start:", *rented]

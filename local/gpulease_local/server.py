@@ -1,0 +1,269 @@
+"""`gpulease local`: the whole stack on one computer, against a simulated cloud or a real provider key.
+
+Invariants: everything that must outlive the process is on disk before it is answered (ledger, executions, the simulated
+cloud, the simulated clock), so kill -9 loses nothing and a start goes on where it was. One server per data folder. A
+real provider is never driven by a clock that runs fast.
+"""
+
+import getpass
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+
+from gpulease.errors import GpuleaseError
+from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
+from gpulease.ports import Policy, Probe, Secrets
+from gpulease.providers.http import Transport
+from gpulease.providers.requests_transport import RequestsTransport
+from gpulease.runtime.world import RandomIds, TcpProbe, monotonic
+from gpulease_sim.vultr import Fault, Settings, VultrCloud
+from gpulease_sim.vultr.state_file import StateFile
+
+from gpulease_local.asl import DefinitionRefused, SqliteStore
+from gpulease_local.banner import closing_lines, opening_lines
+from gpulease_local.deps import Account, FixedSecrets, LineLog, LogAlarms, UserSecrets
+from gpulease_local.front import HOST, Front, FrontServer
+from gpulease_local.home import (
+    DataLock,
+    HomeRefused,
+    home_of,
+    kept_deployment,
+    kept_token,
+    private_folder,
+    write_private,
+)
+from gpulease_local.stack import Stack, World, repository
+from gpulease_local.template import TemplateRefused, read_template
+from gpulease_local.transport import SimulatedTransport
+from gpulease_local.world import DepsClock, OpenPorts, continued_clock, scaled_sleep
+
+SIMULATED = "simulated"
+VULTR = "vultr"
+DEFAULT_PORT = 8765
+WORKERS = 8
+"""Provider calls under way at once; each may wait a minute for an answer."""
+
+
+class ServerRefused(Exception):
+    """The server cannot start as asked; one line for people."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to serve. `data_dir` None: `<home>/local/<provider>`, with token and address in `<home>/local`."""
+
+    provider: str = SIMULATED
+    port: int = DEFAULT_PORT
+    data_dir: Path | None = None
+    time_scale: float = 1.0
+    vultr_url: str | None = None
+    seed: int = 0
+    template: Path | None = None
+    home: Path | None = None
+    log_level: str = "info"
+    simulator: Settings | None = None
+    """How the simulated account behaves from its first start on."""
+    faults: tuple[Fault, ...] = ()
+    """Scripted misbehaviour of the simulated provider; not kept over a restart."""
+
+
+class LocalServer:
+    """A started server. `run` moves it until told to stop; `close` ends it and frees the folder."""
+
+    def __init__(self, options: Options, env: Mapping[str, str]) -> None:
+        _check(options)
+        self.options = options
+        home = options.home or home_of(env)
+        default = options.data_dir is None
+        self.folder = private_folder(options.data_dir or private_folder(home / "local") / options.provider)
+        self.public_folder = home / "local" if default else self.folder
+        self.stopping = threading.Event()
+        self.cloud: VultrCloud | None = None
+        with ExitStack() as opened:
+            opened.callback(DataLock(self.folder / "lock").release)
+            self.stack = self._stack(env, home, opened)
+            self.stack.load()
+            opened.callback(self.stack.close)
+            self._have_offers()
+            self.front = self._front()
+            opened.callback(self.front.close)
+            self._opened = opened.pop_all()
+
+    @property
+    def url(self) -> str:
+        """Where the API is."""
+        return self.front.url
+
+    def run(self, stop: threading.Event | None = None) -> None:
+        """Move leases and schedules until `stop` (by default `stopping`) is set."""
+        self.stack.engine.run_forever(self.stopping if stop is None else stop)
+
+    def close(self) -> None:
+        """Finish what is under way, close all files. Nothing is given back: leases go on at the next start."""
+        self._opened.close()
+
+    # --- parts ---
+
+    def _stack(self, env: Mapping[str, str], home: Path, opened: ExitStack) -> Stack:
+        options, folder, ids = self.options, self.folder, RandomIds()
+        log_file = opened.enter_context((folder / "gpulease.log").open("a", encoding="utf-8"))
+        (folder / "gpulease.log").chmod(0o600)
+        database = folder / "gpulease.sqlite"
+        clock = continued_clock(folder / "clock.json", options.time_scale)
+        deployment = kept_deployment(folder / "deployment.json", options.provider, ids.token)
+        log = LineLog(log_file, DepsClock(clock).now, options.log_level)
+        ledger = SqliteLedger(database)
+        opened.callback(ledger.close)
+        database.chmod(0o600)
+        store = SqliteStore(database)
+        opened.callback(store.close)
+        secrets: Secrets
+        probe: Probe
+        transport: Transport
+        if options.provider == SIMULATED:
+            state = StateFile(folder / "simulated-vultr.sqlite")
+            opened.callback(state.close)
+            self.cloud = cloud = VultrCloud(clock.time, options.seed, options.simulator, state=state)
+            if options.faults:
+                cloud.replace_faults(list(options.faults))
+            transport = SimulatedTransport(cloud, scaled_sleep(options.time_scale))
+            secrets, probe = FixedSecrets(), OpenPorts(cloud.ssh_open)
+        else:
+            transport = RequestsTransport(monotonic=monotonic)
+            secrets, probe = UserSecrets(env, home / "keys"), TcpProbe()
+            secrets.provider_key(VULTR)  # refused here, in one line, rather than at the first lease
+        world = World(
+            clock=clock,
+            sleep=scaled_sleep(options.time_scale),
+            accounts={VULTR: Account(VULTR, transport, options.vultr_url or "")},
+            ledger=ledger,
+            offers=SqliteOfferStore(ledger.file),
+            ids=ids,
+            secrets=secrets,
+            probe=probe,
+            notifier=LogAlarms(log),
+            log=log,
+            policy=Policy(deployment=deployment),
+            store=store,
+            seed=options.seed,
+            workers=WORKERS,
+            time_scale=options.time_scale,
+        )
+        return Stack(read_template(options.template or repository() / "template.yaml"), world)
+
+    def _have_offers(self) -> None:
+        """The first request must find offers; later starts use the kept ones and renew them on the side."""
+        empty = not self.stack.deps.offers.load()
+        if empty:
+            self.stack.fill_price_lists()
+        self.stack.start_schedules(price_lists_now=not empty)
+
+    def _front(self) -> FrontServer:
+        stack, folder = self.stack, private_folder(self.public_folder)
+        if not stack.template.routes:
+            raise ServerRefused("the template has no route: there is no API to serve")
+        token = kept_token(folder / "token", stack.deps.ids.token)
+        route = stack.template.routes[0]
+
+        def front(port: int) -> Front:
+            return Front(
+                lambda event: stack.functions.call(route.function, event),
+                port=port,
+                token=token,
+                user=getpass.getuser(),
+                now=stack.deps.clock.now,
+                request_id=stack.deps.ids.token,
+                on_error=lambda error: stack.deps.log.error(
+                    "request_failed", error=type(error).__name__, reason=str(error)
+                ),
+                route_key=route.key,
+            )
+
+        try:
+            server = FrontServer(self.options.port, front)
+        except OSError as error:
+            raise ServerRefused(f"port {self.options.port} cannot be used: {error.strerror}; give another") from error
+        write_private(folder / "api.json", json.dumps({"url": server.url, "token": token}) + "\n")
+        return server
+
+
+def _check(options: Options) -> None:
+    """Refuse what makes no sense together."""
+    if options.provider not in (SIMULATED, VULTR):
+        raise ServerRefused(f"no provider is called {options.provider!r}; known: {SIMULATED}, {VULTR}")
+    if not 0 < options.time_scale <= 10_000:
+        raise ServerRefused("the time scale must be above 0 and at most 10000")
+    if options.provider == VULTR and options.time_scale != 1:
+        raise ServerRefused("a real provider runs in real time: the time scale is for the simulated one")
+    if options.vultr_url is not None:
+        if options.provider != VULTR:
+            raise ServerRefused(f"an address of Vultr's API goes with provider {VULTR}")
+        parts = urlsplit(options.vultr_url)
+        if parts.scheme != "https" and parts.hostname not in (HOST, "localhost", "::1"):
+            raise ServerRefused(f"{options.vultr_url}: must be https, or http on this computer")
+
+
+def main(
+    provider: str = SIMULATED,
+    port: int = DEFAULT_PORT,
+    data_dir: Path | str | None = None,
+    time_scale: float = 1.0,
+    vultr_url: str | None = None,
+    seed: int = 0,
+    template: Path | str | None = None,
+    *,
+    log_level: str = "info",
+    env: Mapping[str, str] | None = None,
+    out: TextIO | None = None,
+) -> int:
+    """Serve until Ctrl+C or SIGTERM. Returns the exit status: 0 after a clean end, 2 when it could not start."""
+    options = Options(
+        provider=provider,
+        port=port,
+        data_dir=None if data_dir is None else Path(data_dir).expanduser(),
+        time_scale=time_scale,
+        vultr_url=vultr_url,
+        seed=seed,
+        template=None if template is None else Path(template),
+        log_level=log_level,
+    )
+    target = sys.stdout if out is None else out
+    try:
+        server = LocalServer(options, os.environ if env is None else env)
+    except (ServerRefused, HomeRefused, TemplateRefused, DefinitionRefused, GpuleaseError) as error:
+        print(f"gpulease local: {error}", file=sys.stderr)
+        return 2
+    try:
+        _say(target, opening_lines(server.stack, options, server.url, server.folder, server.public_folder))
+        _until_stopped(server)
+        _say(target, closing_lines(server.stack, real=provider != SIMULATED))
+    finally:
+        server.close()
+    return 0
+
+
+def _until_stopped(server: LocalServer) -> None:
+    """Run until the first signal; the second one ends the process as usual."""
+    before: dict[signal.Signals, Any] = {}
+
+    def stop(number: int, _frame: object) -> None:
+        server.stopping.set()
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        before[each] = signal.signal(each, stop)
+    server.run()
+
+
+def _say(out: TextIO, lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=out, flush=True)
