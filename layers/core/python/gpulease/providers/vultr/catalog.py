@@ -112,8 +112,6 @@ def price_in(plan: Plan | MetalPlan, region: str) -> Decimal:
 
 def offer_of(plan: Plan | MetalPlan, region: str) -> Offer | Skipped:
     """The plan as an offer in one region, without live stock."""
-    if plan.deploy_ondemand is False:
-        return Skipped(plan.id, _SPOT_ONLY)
     gpu = gpu_of_plan(plan) if isinstance(plan, Plan) else KNOWN_GPUS.get(plan.id)
     if gpu is None:
         return Skipped(plan.id, _NO_GPU_FACTS)
@@ -148,6 +146,9 @@ def offers_of(plans: list[Plan | MetalPlan]) -> tuple[list[Offer], list[Skipped]
         if not is_gpu_plan(plan):
             continue
         regions = sorted({region.lower() for region in plan.locations if region})
+        if plan.deploy_ondemand is False:
+            skipped[plan.id] = Skipped(plan.id, _SPOT_ONLY)
+            continue
         if not regions:
             skipped[plan.id] = Skipped(plan.id, "listed in no region")
         for region in regions:

@@ -1,0 +1,17 @@
+"""The provider contract against the simulated Vultr in this process."""
+
+import pytest
+
+from tests.support.provider_contract import ProviderContract, kind
+from tests.support.provider_world import VultrWorld
+
+__all__ = ["kind"]
+
+
+@pytest.fixture
+def world() -> VultrWorld:
+    return VultrWorld()
+
+
+class TestVultr(ProviderContract):
+    """All rules."""
