@@ -58,7 +58,7 @@ class ServerRefused(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """What to serve. `data_dir` None: `<home>/local/<provider>`, with token and address in `<home>/local`."""
+    """What to serve. `data_dir` (by default `<home>/local`) holds token and address, `<provider>` in it the rest."""
 
     provider: str = SIMULATED
     port: int = DEFAULT_PORT
@@ -82,13 +82,12 @@ class LocalServer:
         _check(options)
         self.options = options
         home = options.home or home_of(env)
-        default = options.data_dir is None
-        self.folder = private_folder(options.data_dir or private_folder(home / "local") / options.provider)
-        self.public_folder = home / "local" if default else self.folder
+        self.public_folder = private_folder(options.data_dir or home / "local")
+        self.folder = private_folder(self.public_folder / options.provider)
         self.stopping = threading.Event()
         self.cloud: VultrCloud | None = None
         with ExitStack() as opened:
-            opened.callback(DataLock(self.folder / "lock").release)
+            opened.callback(DataLock(self.public_folder / "lock").release)
             self.stack = self._stack(env, home, opened)
             self.stack.load()
             opened.callback(self.stack.close)
@@ -108,6 +107,7 @@ class LocalServer:
 
     def close(self) -> None:
         """Finish what is under way, close all files. Nothing is given back: leases go on at the next start."""
+        (self.public_folder / "api.json").unlink(missing_ok=True)
         self._opened.close()
 
     # --- parts ---
@@ -167,7 +167,7 @@ class LocalServer:
         self.stack.start_schedules(price_lists_now=not empty)
 
     def _front(self) -> FrontServer:
-        stack, folder = self.stack, private_folder(self.public_folder)
+        stack, folder = self.stack, self.public_folder
         if not stack.template.routes:
             raise ServerRefused("the template has no route: there is no API to serve")
         token = kept_token(folder / "token", stack.deps.ids.token)

@@ -29,7 +29,7 @@ _PSEUDO = {
     "AWS::AccountId": "000000000000",
     "AWS::Partition": "aws",
     "AWS::Region": "local",
-    "AWS::StackId": "arn:aws:cloudformation:local:000000000000:stack/gpulease-local/00000000-0000-0000-0000-000000000000",
+    "AWS::StackId": "arn:aws:cloudformation:local:000000000000:stack/gpulease-local/local-1",
     "AWS::StackName": "gpulease-local",
     "AWS::URLSuffix": "localhost",
 }

@@ -15,6 +15,7 @@ IMPURE_ALLOWED = (
     Allowed("cli/gpulease_cli/app.py", "is where the command line takes its environment", frozenset({"os.environ"})),
     Allowed("cli/gpulease_cli/clock.py", "is the wall clock of the command line"),
     Allowed("local/gpulease_local/asl/clocks.py", "is the wall clock of the local engine", frozenset({"time.time"})),
+    Allowed("local/gpulease_local/server.py", "takes the environment of `gpulease local`", frozenset({"os.environ"})),
     Allowed("simulator/gpulease_sim/wall_clock.py", "is the wall clock of a simulator that is served over HTTP"),
     Allowed("tests/asl/engines.py", "waits for engines that run in real time"),
     Allowed("tests/asl/runtime_bootstrap.py", "runs inside a real function process of another engine"),
