@@ -28,7 +28,8 @@ def api_event(
     request_id: str = "request-1",
 ) -> dict[str, Any]:
     """One event. `body`: str and bytes go as they are, anything else as JSON. `owner` None = nobody."""
-    sent = {"host": "api.test", "content-type": "application/json", **{k.lower(): v for k, v in (headers or {}).items()}}
+    sent = {"host": "api.test", "content-type": "application/json"}
+    sent |= {name.lower(): value for name, value in (headers or {}).items()}
     pairs: dict[str, list[str]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         pairs.setdefault(name, []).append(value)

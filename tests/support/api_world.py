@@ -11,6 +11,7 @@ from gpulease.domain.offer import Offer, OfferSnapshot, PlanKind
 from gpulease.errors import InputInvalid
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ports import Policy
+
 from tests.support.api_events import ALICE, Client
 
 START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

@@ -6,7 +6,6 @@ one idempotency key make one lease, however they race and however late the secon
 
 import base64
 import json
-from collections.abc import Callable
 from hashlib import sha256
 from http import HTTPStatus
 
@@ -18,7 +17,6 @@ from gpulease.api.problems import Problem, unavailable
 from gpulease.api.schemas import DryRun, LeaseRequest
 from gpulease.api.views import money
 from gpulease.domain.lease import Lease, LeaseState, execution_name
-from gpulease.domain.offer import Offer
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.transitions import new_lease
 from gpulease.errors import GpuleaseError, LeaseExists, LeaseNotFound, LedgerUnavailable
@@ -55,7 +53,6 @@ def dry_run(request: LeaseRequest, deps: Deps, catalogue: CatalogueReader) -> Dr
     """What would be tried, after all the same checks. Creates nothing."""
     spec, known = request.spec(), catalogue.loaded()
     offers = offers_to_try(spec, known, deps.providers)
-    price: Callable[[Offer], object] = lambda offer: offer.price_per_hour_usd  # noqa: E731
     return DryRun(
         name=request.name,
         spec=spec,
@@ -68,9 +65,7 @@ def dry_run(request: LeaseRequest, deps: Deps, catalogue: CatalogueReader) -> Dr
 
 def request_digest(request: LeaseRequest) -> str:
     """SHA-256 of what was asked for, the same for the same meaning: order, blanks and defaults do not matter."""
-    asked = request.model_dump(
-        mode="json", exclude_defaults=True, exclude={"start_script", "start_script_base64"}
-    )
+    asked = request.model_dump(mode="json", exclude_defaults=True, exclude={"start_script", "start_script_base64"})
     asked["start_script_sha256"] = sha256(request.script()).hexdigest()
     return sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -13,6 +13,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
 from gpulease.api.body import checked_body, read_json
 from gpulease.api.caller import caller_of
@@ -38,8 +39,14 @@ class Api(APIGatewayHttpResolver):
     """The resolver with guards in front and problem details for everything that goes wrong."""
 
     def __init__(self, deps: Deps) -> None:
-        super().__init__(enable_validation=True, json_body_deserializer=read_json, debug=False)
-        self._deps = deps
+        super().__init__(
+            enable_validation=True,
+            # An answer that does not fit its own schema is our fault, not the caller's.
+            response_validation_error_http_code=HTTPStatus.INTERNAL_SERVER_ERROR,
+            json_body_deserializer=read_json,
+            debug=False,
+        )
+        self.deps = deps
 
     def resolve(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         """Answer one request (API Gateway payload format 2.0). Never raises."""
@@ -53,11 +60,14 @@ class Api(APIGatewayHttpResolver):
 
     def _guarded(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """The event with its body as checked text. Raises problems: 401, 413, 415, 400."""
-        path = event["rawPath"]
+        request = APIGatewayProxyEventV2(dict(event))
+        path = request.path
         if path.startswith("/v1/") and path not in PUBLIC_PATHS:
-            caller_of(event, self._deps.policy.admins)
-        if event["requestContext"]["http"]["method"] == "POST" and path == "/v1/leases":
-            return {**event, "body": checked_body(event), "isBase64Encoded": False}
+            caller_of(event, self.deps.policy.admins)
+        if request.http_method == "POST" and path == "/v1/leases":
+            # Powertools takes a type in capitals for another one.
+            headers = {**event["headers"], "content-type": "application/json"}
+            return {**event, "headers": headers, "body": checked_body(event), "isBase64Encoded": False}
         return event
 
     def allowed_methods(self, path: str) -> list[str]:
@@ -70,7 +80,7 @@ class Api(APIGatewayHttpResolver):
         request_id = str(context.get("requestId", ""))
         # Frames and type only: the message of an exception may repeat what was sent.
         frames = traceback.format_list(traceback.extract_tb(error.__traceback__))[-MAX_TRACE_LINES:]
-        self._deps.log.error(
+        self.deps.log.error(
             "request_failed",
             request_id=request_id,
             route=event.get("routeKey", ""),
@@ -97,14 +107,10 @@ def create_app(deps: Deps) -> APIGatewayHttpResolver:
 
 
 def _handle_errors(app: Api) -> None:
-    @app.exception_handler(Problem)
-    def problem(error: Problem) -> Response[str]:
-        return error.response()
+    """Every error of a route as problem details; the most special class decides."""
 
-    @app.not_found
     def no_route(_: NotFoundError) -> Response[str]:
-        event = app.current_event
-        if methods := app.allowed_methods(event.path):
+        if methods := app.allowed_methods(app.current_event.path):
             allow = ", ".join(methods)
             return Problem(
                 HTTPStatus.METHOD_NOT_ALLOWED,
@@ -114,25 +120,29 @@ def _handle_errors(app: Api) -> None:
             ).response()
         return Problem(HTTPStatus.NOT_FOUND, "no_such_route", "see /openapi.json for what there is").response()
 
-    @app.exception_handler(RequestValidationError)
     def bad_request(error: RequestValidationError) -> Response[str]:
         known = tuple(LeaseRequest.model_fields)
         return invalid(field_errors(error.errors()[:MAX_ERRORS], known)).response()
 
-    @app.exception_handler(InputInvalid)
     def bad_input(error: InputInvalid) -> Response[str]:
         return invalid([FieldError(field=error.field, message=str(error))]).response()
 
-    @app.exception_handler(LedgerUnavailable)
     def no_ledger(error: LedgerUnavailable) -> Response[str]:
-        app.unexpected(error, app.current_event.raw_event)
+        request_id = app.current_event.request_context.request_id
+        app.deps.log.warning("ledger_unavailable", request_id=request_id, reason=str(error))
         return unavailable(
             "ledger_unavailable", "the ledger did not answer; repeat the request", retry_after_seconds=5
         ).response()
 
-    @app.exception_handler(Exception)
     def anything_else(error: Exception) -> Response[str]:
         return app.unexpected(error, app.current_event.raw_event).response()
+
+    app.exception_handler(Problem)(Problem.response)
+    app.exception_handler(NotFoundError)(no_route)
+    app.exception_handler(RequestValidationError)(bad_request)
+    app.exception_handler(InputInvalid)(bad_input)
+    app.exception_handler(LedgerUnavailable)(no_ledger)
+    app.exception_handler(Exception)(anything_else)
 
 
 def _as_answer(problem: Problem) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def checked_body(event: Mapping[str, Any]) -> str:
             raise _malformed("the body could not be decoded") from error
     if len(raw) > MAX_BODY_BYTES:
         raise _too_big()
+    if not raw.strip():
+        raise _malformed("the body is empty; send a JSON object, at least {}")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -51,9 +53,7 @@ def checked_body(event: Mapping[str, Any]) -> str:
 def read_json(text: str) -> dict[str, Any]:
     """The JSON object in the text. Raises 400 for anything else."""
     try:
-        value = json.loads(
-            text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_no_duplicates
-        )
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_no_duplicates)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise _malformed(f"the body is not JSON: {error.msg} ({where})") from error
@@ -71,9 +71,7 @@ def _malformed(detail: str) -> Problem:
 
 
 def _too_big() -> Problem:
-    return Problem(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_big", f"the body may have {MAX_BODY_BYTES} bytes"
-    )
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_big", f"the body may have {MAX_BODY_BYTES} bytes")
 
 
 def _no_constant(name: str) -> float:

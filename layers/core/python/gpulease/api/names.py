@@ -1,4 +1,4 @@
-"""Names for leases that were given none: easy to say, made from the id, so the same request gets the same name again."""
+"""Names for leases that were given none: easy to say, and made from the id, so that no randomness is needed."""
 
 from hashlib import sha256
 

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
-from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn, HTTPBearer
+from aws_lambda_powertools.event_handler.openapi.models import APIKey, HTTPBearer
 from pydantic import BaseModel
 
 from gpulease import __version__
@@ -60,8 +60,8 @@ def _describe(app: ApiGatewayResolver) -> str:
         description="Rent GPU machines, and never pay for one you forgot. Errors are problem details (RFC 9457).",
         security_schemes={
             "token": HTTPBearer(description="A JWT, or the token of the local server"),
-            "sigv4": APIKey(
-                name="Authorization", in_=APIKeyIn.header, description="AWS Signature Version 4, service execute-api"
+            "sigv4": APIKey.model_validate(
+                {"name": "Authorization", "in": "header", "description": "AWS Signature Version 4, execute-api"}
             ),
         },
         security=[{"token": []}, {"sigv4": []}],
@@ -69,8 +69,15 @@ def _describe(app: ApiGatewayResolver) -> str:
     document = json.loads(text)
     for name in _REPLACED:
         document["components"]["schemas"].pop(name, None)
-    for path in PUBLIC_PATHS & document["paths"].keys():
-        for operation in document["paths"][path].values():
+    for path in document["paths"].values():
+        for operation in path.values():
+            # The generator puts its own error over the one that the route names.
+            operation["responses"]["500"] = {
+                "description": HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
+                "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
+            }
+    for public in PUBLIC_PATHS & document["paths"].keys():
+        for operation in document["paths"][public].values():
             operation["security"] = []
             operation["responses"].pop("401", None)
     return json.dumps(document, separators=(",", ":"), sort_keys=True)

@@ -68,7 +68,7 @@ def unknown_names(spec: LeaseSpec, catalogue: Catalogue) -> list[FieldError]:
             errors.append(
                 _unknown(field, "provider in the catalogue", provider, catalogue.providers, "in the catalogue")
             )
-    if errors:
+    if errors or not (spec.regions or spec.plans):
         return errors
     chosen = spec.providers or tuple(catalogue.providers)
     regions = {region for provider, region in catalogue.places if provider in chosen}
@@ -92,9 +92,7 @@ def _unknown(field: str, what: str, value: str, known: Iterable[str], list_name:
     close = [folded[c] for c in get_close_matches(value.casefold(), folded, n=3, cutoff=0.5)]
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
     shown = ", ".join(names[:MAX_NAMES]) + (f", … ({len(names)} in all)" if len(names) > MAX_NAMES else "")
-    return FieldError(
-        field=field, message=f"unknown {what}{hint} {list_name}: {shown or 'none'}", value=echo(value)
-    )
+    return FieldError(field=field, message=f"unknown {what}{hint} {list_name}: {shown or 'none'}", value=echo(value))
 
 
 def _what_excludes(spec: LeaseSpec, offers: tuple[Offer, ...]) -> list[FieldError]:

@@ -188,7 +188,8 @@ def unknown_name(what: str, name: str, known: Sequence[str]) -> str:
 def _where(loc: Sequence[str | int]) -> _Where:
     parts = list(loc)
     if parts and parts[0] in ("body", "query", "path", "header"):
-        parts = parts[1:]
+        # The framework writes header names in lower case.
+        parts = [str(parts[1]).title()] if parts[0] == "header" else parts[1:]
     parts = [part for part in parts if part != "[key]"]
     path = ""
     for part in parts:

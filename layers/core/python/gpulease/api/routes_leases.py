@@ -63,9 +63,7 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
     )
     def create_lease(
         request: Annotated[LeaseRequest, Body()],
-        dry: Annotated[
-            bool, Query(alias="dry_run", description="Only say which offers would be tried")
-        ] = False,
+        dry: Annotated[bool, Query(alias="dry_run", description="Only say which offers would be tried")] = False,
         key: Annotated[
             str | None,
             Header(
@@ -75,9 +73,10 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
             ),
         ] = None,
     ) -> Response[LeaseView | DryRun]:
+        who = caller()
         if dry:
             return _json(HTTPStatus.OK, dry_run(request, deps, catalogue))
-        record = accept(request, caller(), key, deps, catalogue)
+        record = accept(request, who, key, deps, catalogue)
         return _json(HTTPStatus.ACCEPTED, view(record), Location=f"/v1/leases/{record.lease.id}")
 
     @router.get(

@@ -93,8 +93,6 @@ def offers_router(deps: Deps, catalogue: CatalogueReader) -> Router:
         counts = {gpu_count} if gpu_count else {offer.gpu_count for offer in known.offers}
         found = [o for n in counts for o in matching(spec.model_copy(update={"gpu_count": n}), known.offers)]
         found.sort(key=lambda o: (o.price_per_hour_usd, o.key))
-        return OfferPage(
-            offers=tuple(found[:limit]), total=len(found), catalogue=known.age(deps.clock.now())
-        )
+        return OfferPage(offers=tuple(found[:limit]), total=len(found), catalogue=known.age(deps.clock.now()))
 
     return router
