@@ -283,7 +283,7 @@ class Engine(Loop):
         cause: str | None = None,
     ) -> None:
         execution.generation += 1
-        execution.events += 1
+        execution.events = min(execution.events + 1, HISTORY_LIMIT)  # the limit counts this last one too
         execution.status = status
         execution.output = output
         execution.error = error
