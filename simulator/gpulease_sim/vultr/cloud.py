@@ -91,6 +91,7 @@ class VultrCloud:
         self._suspended: set[str] = set()
         self._refused: Counter[str] = Counter()
         self._handled = 0
+        self.calls_total = 0
         self.calls.clear()
 
     def now(self) -> float:
@@ -135,6 +136,7 @@ class VultrCloud:
     ) -> SimResponse:
         """Answer one call; raises ConnectionCut where no answer arrives. `path` with or without /v2."""
         with self._lock:
+            self.calls_total += 1
             now = self._clock()
             if path.startswith("/v2/"):
                 path = path[3:]

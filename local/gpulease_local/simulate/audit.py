@@ -1,0 +1,86 @@
+"""Compares the simulated provider's own book with our ledger. The book is the truth: it is what one pays for.
+
+- orphan: billed at the provider, and not held in the ledger by anything that will give it back;
+- duplicate: a second thing that was created for one and the same intent (one marker), whatever became of it;
+- stuck: a lease that should have ended by now and has not.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpulease.domain.cost import lease_cost
+from gpulease.domain.lease import LeaseState
+from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import ResourceKind, ResourceState
+from gpulease_sim.vultr.book import Book, BookObject
+
+from gpulease_local.world import DepsClock
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the comparison found; the lists name provider ids and lease ids, so that a failure can be looked into."""
+
+    created: int
+    billed: tuple[str, ...]
+    orphans: tuple[str, ...]
+    duplicates: tuple[str, ...]
+    stuck: tuple[str, ...]
+    closed_while_billed: tuple[str, ...]
+    cost_book_usd: Decimal
+    cost_ledger_usd: Decimal
+
+
+def audit(book: Book, records: Iterable[LeaseRecord], clock: DepsClock) -> Audit:
+    """Compare as of now."""
+    records = list(records)
+    now = clock.now()
+    objects = book.objects()
+    held = {
+        resource.provider_id: resource
+        for record in records
+        for resource in record.resources
+        if resource.provider_id and resource.state is not ResourceState.RELEASED
+    }
+    intents = {
+        resource.marker
+        for record in records
+        for resource in record.resources
+        if not resource.provider_id and resource.state is not ResourceState.RELEASED
+    }
+    closed = {
+        resource.provider_id
+        for record in records
+        for resource in record.resources
+        if resource.provider_id and resource.state is ResourceState.RELEASED
+    }
+    billed = [each for each in objects if each.destroyed is None]
+    return Audit(
+        created=len(objects),
+        billed=tuple(each.id for each in billed),
+        orphans=tuple(each.id for each in billed if each.id not in held and not intents.intersection(each.markers)),
+        duplicates=tuple(duplicates(objects)),
+        stuck=tuple(record.lease.id for record in records if record.lease.state is not LeaseState.RELEASED),
+        closed_while_billed=tuple(each.id for each in billed if each.id in closed),
+        cost_book_usd=sum((each.cost_usd for each in objects), Decimal(0)),
+        cost_ledger_usd=sum((lease_cost(record, now) for record in records), Decimal(0)),
+    )
+
+
+def duplicates(objects: Iterable[BookObject]) -> list[str]:
+    """Ids beyond the first of each marker: one intent, more than one creation."""
+    seen: Counter[str] = Counter()
+    extra = []
+    for each in objects:
+        for marker in each.markers:
+            seen[marker] += 1
+            if seen[marker] > 1:
+                extra.append(each.id)
+    return extra
+
+
+def machines_of(record: LeaseRecord) -> list[str]:
+    """Provider ids of every machine the ledger knows for a lease."""
+    return [resource.provider_id for resource in record.of_kind(ResourceKind.INSTANCE) if resource.provider_id]

@@ -1,0 +1,242 @@
+"""The whole stack in virtual time: real state machines, real handlers, SQLite ledger, simulated Vultr.
+
+Invariant: nothing here waits or reads the computer's clock, and every draw comes from the seed, so the same seed gives
+the same history. A call spends its own time without holding up the others, as calls on many machines would.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from gpulease.domain.event import Event, Fact
+from gpulease.domain.lease import Lease
+from gpulease.domain.record import LeaseRecord
+from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
+from gpulease.ports import Ledger, Policy
+from gpulease.providers.http import Transport
+from gpulease_sim.vultr import Settings, VultrCloud
+
+from gpulease_local.asl import TaskReply, VirtualClock
+from gpulease_local.deps import Account, FixedSecrets
+from gpulease_local.stack import Stack, World, repository
+from gpulease_local.template import read_template
+from gpulease_local.transport import SimulatedTransport
+from gpulease_local.world import OpenPorts, SeededIds
+
+START = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
+DEPLOYMENT = "simulated0"
+OWNER = "arn:aws:iam::111122223333:user/simulated"
+
+Invoke = Callable[[str, Any], TaskReply]
+
+
+class Silent:
+    """`ports.Log` and `ports.Notifier` that keep alarms and errors for the report and forget the rest."""
+
+    def __init__(self) -> None:
+        self.errors: list[tuple[str, dict[str, object]]] = []
+        self.alarms: list[tuple[str, dict[str, Fact]]] = []
+
+    def info(self, event: str, **facts: object) -> None:
+        """Forgotten."""
+
+    def warning(self, event: str, **facts: object) -> None:
+        """Forgotten."""
+
+    def error(self, event: str, **facts: object) -> None:
+        """Kept."""
+        self.errors.append((event, facts))
+
+    def alarm(self, name: str, text: str, facts: dict[str, Fact]) -> None:
+        """Kept."""
+        self.alarms.append((name, facts))
+
+
+class ApiRefused(Exception):
+    """The API answered with an error; `problem` is its problem document."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        super().__init__(f"{status}: {problem.get('detail') or problem.get('title')} {problem.get('errors', '')}")
+        self.status = status
+        self.problem = problem
+
+
+@dataclass
+class VirtualStack:
+    """A stack in its own virtual world. `load()` before use, `close()` after: handlers know one stack per process.
+
+    `wrap_ledger` and `wrap_transport` put faults between the steps and what they talk to; `wrap_invoke` around every
+    call of a step by a state machine.
+    """
+
+    seed: int = 0
+    settings: Settings = field(default_factory=Settings)
+    wrap_ledger: Callable[[Ledger], Ledger] = lambda ledger: ledger
+    wrap_transport: Callable[[Transport], Transport] = lambda transport: transport
+    wrap_invoke: Callable[[Invoke], Invoke] = lambda invoke: invoke
+    attach_deadline_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        self.clock = VirtualClock(START)
+        self.cloud = VultrCloud(self.clock.time, self.seed, self.settings)
+        self.log = Silent()
+        self.ids = SeededIds(self.seed)
+        self._sqlite = SqliteLedger(":memory:")
+        self.ledger = self.wrap_ledger(self._sqlite)
+        transport = self.wrap_transport(SimulatedTransport(self.cloud, self.pass_time))
+        world = World(
+            clock=self.clock,
+            sleep=self.pass_time,
+            accounts={"vultr": Account("vultr", transport)},
+            ledger=self.ledger,
+            offers=SqliteOfferStore(self._sqlite),
+            ids=self.ids,
+            secrets=FixedSecrets(),
+            probe=OpenPorts(self.cloud.ssh_open),
+            notifier=self.log,
+            log=self.log,
+            policy=Policy(deployment=DEPLOYMENT, attach_deadline_seconds=self.attach_deadline_seconds),
+            seed=self.seed,
+            wrap_invoke=lambda invoke: self._taking_time(self.wrap_invoke(invoke)),
+        )
+        self.stack = Stack(read_template(repository() / "template.yaml"), world)
+        self.engine = self.stack.engine
+        self._in_call = False
+
+    # --- time ---
+
+    def load(self) -> "VirtualStack":
+        """Make the handlers of this process use this world, fill the catalogue, start the schedules."""
+        self.stack.load()
+        self._timed(self.stack.fill_price_lists)
+        for schedule in self.stack.template.schedules:
+            fire = self._firing(schedule.function, dict(schedule.payload))
+            self.engine.call_every(schedule.every_seconds, fire, first_after=schedule.every_seconds)
+        return self
+
+    def close(self) -> None:
+        """Let other stacks use this process."""
+        self.stack.close()
+        self._sqlite.close()
+
+    def pass_time(self, seconds: float) -> None:
+        """Seconds that a call under way takes; outside of a call nobody waits for them."""
+        if self._in_call and seconds > 0:
+            self.clock.spend(seconds)
+
+    def _timed(self, work: Callable[[], Any]) -> tuple[Any, float]:
+        self.clock.begin_call()
+        self._in_call = True
+        try:
+            value = work()
+        finally:
+            self._in_call = False
+            spent = self.clock.end_call()
+        return value, spent
+
+    def _taking_time(self, invoke: Invoke) -> Invoke:
+        def timed(function: str, payload: Any) -> TaskReply:
+            reply, spent = self._timed(lambda: invoke(function, payload))
+            return TaskReply(reply.value, reply.error, reply.cause, reply.duration_seconds + spent)
+
+        return timed
+
+    def _firing(self, function: str, payload: dict[str, Any]) -> Callable[[], None]:
+        return lambda: void(self._timed(lambda: self.stack.functions.invoke(function, payload)))
+
+    def run_for(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.engine.run_until(self.clock.time() + seconds)
+
+    def run_until(self, done: Callable[[], bool], *, limit_seconds: float, step_seconds: float = 10.0) -> bool:
+        """Let time pass until `done()`; False when the limit came first."""
+        end = self.clock.time() + limit_seconds
+        while not done():
+            if self.clock.time() >= end:
+                return False
+            self.engine.run_until(min(self.clock.time() + step_seconds, end))
+        return True
+
+    # --- what a user does ---
+
+    def api(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        owner: str = OWNER,
+    ) -> dict[str, Any]:
+        """One request to the API function. Raises ApiRefused."""
+        context = {
+            "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "127.0.0.1", "userAgent": ""},
+            "requestId": "simulated",
+            "stage": "$default",
+            "authorizer": {"iam": {"userArn": owner}},
+        }
+        event: dict[str, Any] = {
+            "version": "2.0",
+            "routeKey": "ANY /{proxy+}",
+            "rawPath": path,
+            "rawQueryString": "",
+            "headers": {"content-type": "application/json", **(headers or {})},
+            "requestContext": context,
+            "isBase64Encoded": False,
+        }
+        if query:
+            event["queryStringParameters"] = dict(query)
+        if body is not None:
+            event["body"] = json.dumps(body)
+        answer, _ = self._timed(lambda: self.stack.functions.call("ApiFunction", event))
+        document = json.loads(answer.get("body") or "{}")
+        if answer["statusCode"] >= 400:
+            raise ApiRefused(answer["statusCode"], document)
+        return dict(document)
+
+    def up(self, owner: str = OWNER, **request: Any) -> str:
+        """Ask for a lease; its id."""
+        return str(self.api("POST", "/v1/leases", request, owner=owner)["id"])
+
+    def down(self, lease_id: str, owner: str = OWNER) -> None:
+        """Give a lease back."""
+        self.api("DELETE", f"/v1/leases/{lease_id}", owner=owner)
+
+    # --- what is so ---
+
+    def record(self, lease_id: str) -> LeaseRecord:
+        """The lease in the ledger, past any faults."""
+        return self._sqlite.load(lease_id)
+
+    def lease(self, lease_id: str) -> Lease:
+        """Its row."""
+        return self.record(lease_id).lease
+
+    def events(self, lease_id: str) -> list[Event]:
+        """Its whole story."""
+        story: list[Event] = []
+        cursor = None
+        while True:
+            page = self._sqlite.events(lease_id, cursor=cursor, limit=500)
+            story.extend(page.items)
+            cursor = page.cursor
+            if cursor is None:
+                return story
+
+    def leases(self) -> list[Lease]:
+        """All leases of all owners, oldest first."""
+        found: list[Lease] = []
+        cursor = None
+        while True:
+            page = self._sqlite.leases_of(None, cursor=cursor, limit=500)
+            found.extend(page.items)
+            cursor = page.cursor
+            if cursor is None:
+                return found[::-1]
+
+
+def void(_: object) -> None:
+    """Throw a value away where a callback must return None."""
