@@ -355,6 +355,8 @@ PLANS: dict[str, Plan] = {
         ),
         _metal("vbm-256c-2048gb-8-mi300x-gpu", 128, 2048, 480, 2, "11773.44", "ord atl", "ord", "EPYC 9534"),
         _metal("vbm-256c-3072gb-8-b200-gpu", 128, 3072, 960, 2, "45696", "ord", "ord", "EPYC 9575F"),
+        # Not a plan of the real provider: stands for a new one that clients have no data of
+        _metal("vbm-192c-3072gb-8-h200-gpu", 96, 3072, 960, 2, "20160", "ord", "ord", "EPYC 9654"),
         _metal("vbm-24c-256gb-amd", 24, 256, 480, 2, "725", _LARGE, "ewr ord ams", "EPYC 7443P"),
     )
 }

@@ -129,7 +129,8 @@ def join(account: Account, machine: Machine, vpc: Vpc, now: float, shows: float)
     """Make a machine a member of a VPC; its address is the next in order."""
     host = vpc.next_host
     vpc.next_host += 1
-    vpc.members = (*vpc.members, machine.id) if machine.id not in vpc.members else vpc.members
+    known = (each for each in vpc.members if each in account.machines and each != machine.id)
+    vpc.members = (*known, machine.id)
     account.touch("vpcs", vpc.id)
     machine.attachments.append(
         Attachment(
