@@ -7,7 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from gpulease.api.app import create_app
+from gpulease.domain.lease import Attempt, LeaseState
 from gpulease.domain.offer import Offer, OfferSnapshot, PlanKind
+from gpulease.domain.record import Change
+from gpulease.domain.resource import BillingRule, Rate, Resource, ResourceKind, ResourceState
 from gpulease.errors import InputInvalid
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ports import Policy
@@ -161,3 +164,37 @@ class World:
 
     def client(self, owner: str | None = ALICE) -> Client:
         return Client(create_app(self), owner)
+
+
+def running_lease(world: World, client: Client) -> str:
+    """A lease whose machine has been up for 90 minutes."""
+    lease_id: str = client.post({"gpu": ["A100"], "name": "trainer"}).json["id"]
+    lease = world.ledger.load(lease_id).lease
+    machine = Resource(
+        id=f"{lease_id}.instance.1",
+        lease_id=lease_id,
+        attempt=1,
+        kind=ResourceKind.INSTANCE,
+        provider="vultr",
+        account="vultr",
+        region="ewr",
+        marker="m",
+        state=ResourceState.HELD,
+        plan="vcg-a100-12c",
+        intended_at=START,
+        provider_id="p-1",
+        billed_from=START,
+        billing=BillingRule.STARTED_HOUR,
+        rates=(Rate(since=START, usd_per_hour=Decimal("2.397")),),
+        address="192.0.2.7",
+        status="active/running/ok",
+    )
+    attempt = Attempt(number=1, offer=OFFERS[0], started_at=START, ready_deadline=START + timedelta(minutes=10))
+    for state in (LeaseState.PROVISIONING, LeaseState.RUNNING):
+        new = world.ledger.load(lease_id).lease.model_copy(
+            update={"state": state, "attempts": (attempt,), "running_at": START}
+        )
+        resources = (machine,) if state is LeaseState.PROVISIONING else ()
+        world.ledger.commit(Change(lease_id=lease_id, lease=new, resources=resources, epoch=lease.epoch))
+    world.clock.advance(5400)
+    return lease_id
