@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 
 from gpulease.api.problems import unavailable
 from gpulease.api.schemas import CatalogueAge
 from gpulease.domain.offer import Offer, OfferSnapshot
-from gpulease.domain.selection import known_gpus
+from gpulease.domain.selection import known_gpus, same_gpu
 from gpulease.ports import Deps
 
 
@@ -34,6 +35,17 @@ class Catalogue:
     @cached_property
     def gpus(self) -> tuple[str, ...]:
         return tuple(known_gpus(self.offers))
+
+    @cached_property
+    def _by_gpu(self) -> dict[str, tuple[Offer, ...]]:
+        return {gpu: tuple(o for o in self.offers if o.gpu_model == gpu) for gpu in self.gpus}
+
+    def with_gpus(self, wanted: Sequence[str]) -> tuple[Offer, ...]:
+        """Offers with one of these GPU models; all offers when none is named."""
+        if not wanted:
+            return self.offers
+        models = (gpu for gpu in self.gpus if any(same_gpu(gpu, name) for name in wanted))
+        return tuple(chain.from_iterable(self._by_gpu[gpu] for gpu in models))
 
     @cached_property
     def places(self) -> frozenset[tuple[str, str]]:

@@ -6,7 +6,6 @@ from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
-from aws_lambda_powertools.event_handler.openapi.models import APIKey, HTTPBearer
 from pydantic import BaseModel
 
 from gpulease import __version__
@@ -54,6 +53,9 @@ class Document:
 
 
 def _describe(app: ApiGatewayResolver) -> str:
+    # The models of OpenAPI take longer to import than a request to answer, and few processes are asked for them.
+    from aws_lambda_powertools.event_handler.openapi.models import APIKey, HTTPBearer
+
     text = app.get_openapi_json_schema(
         title="gpulease",
         version=__version__,

@@ -39,7 +39,7 @@ def offers_to_try(spec: LeaseSpec, catalogue: Catalogue, providers: Providers) -
     errors = unknown_names(spec, catalogue)
     if errors:
         raise invalid(errors)
-    offers = matching(spec, catalogue.offers)
+    offers = matching(spec, catalogue.with_gpus(spec.gpu))
     if not offers:
         field, sentence = explain_no_match(spec, catalogue.offers)
         raise invalid(

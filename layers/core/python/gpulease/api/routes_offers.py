@@ -1,5 +1,6 @@
 """`GET /v1/offers`: what could be rented, with the same filters and in the same order as a lease would try it."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler.api_gateway import Router
@@ -13,6 +14,7 @@ from gpulease.api.preflight import unknown_names
 from gpulease.api.problems import field_errors, invalid
 from gpulease.api.query import only, separated
 from gpulease.api.schemas import OfferPage
+from gpulease.domain.offer import Offer
 from gpulease.domain.selection import matching
 from gpulease.domain.spec import LeaseSpec
 from gpulease.ports import Deps
@@ -90,9 +92,20 @@ def offers_router(deps: Deps, catalogue: CatalogueReader) -> Router:
         known = catalogue.loaded()
         if errors := unknown_names(spec, known):
             raise invalid(errors)
-        counts = {gpu_count} if gpu_count else {offer.gpu_count for offer in known.offers}
-        found = [o for n in counts for o in matching(spec.model_copy(update={"gpu_count": n}), known.offers)]
+        found = _with_any_count(spec, known.with_gpus(spec.gpu)) if gpu_count is None else matching(spec, known.offers)
         found.sort(key=lambda o: (o.price_per_hour_usd, o.key))
         return OfferPage(offers=tuple(found[:limit]), total=len(found), catalogue=known.age(deps.clock.now()))
 
     return router
+
+
+def _with_any_count(spec: LeaseSpec, offers: Iterable[Offer]) -> list[Offer]:
+    """A lease has exactly so many GPUs; somebody who looks around has not said how many."""
+    by_count: dict[int, list[Offer]] = {}
+    for offer in offers:
+        by_count.setdefault(offer.gpu_count, []).append(offer)
+    return [
+        offer
+        for count, these in by_count.items()
+        for offer in matching(spec.model_copy(update={"gpu_count": count}), these)
+    ]

@@ -79,6 +79,10 @@ class LeaseRequest(LeaseSpec):
             raise ValueError("start_script: give either start_script or start_script_base64, not both")
         return self
 
+    def __repr__(self) -> str:
+        # The framework formats its arguments for a debug line on every request, keys and labels included.
+        return f"LeaseRequest(name={self.name!r})"
+
     def spec(self) -> LeaseSpec:
         """The part that is kept as the lease's spec."""
         return LeaseSpec.model_construct(
