@@ -6,11 +6,11 @@ One App is made per run and handed to commands as click's context object; tests 
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpulease_cli.clock import Clock, WallClock
+from gpulease_cli.clock import Clock, WallClock, new_key
 from gpulease_cli.endpoint import Endpoint, discover
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class App:
 
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Clock = field(default_factory=WallClock)
+    new_key: Callable[[], str] = new_key
     endpoint_option: str | None = None
     token_option: str | None = None
     forced_interactive: bool | None = None

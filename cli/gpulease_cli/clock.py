@@ -1,5 +1,6 @@
-"""The command line's wall clock: the only place of this package that reads the time or sleeps."""
+"""Time and chance: the only place of this package that reads the clock, sleeps or makes something random."""
 
+import secrets
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -28,3 +29,8 @@ class WallClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+def new_key() -> str:
+    """A fresh Idempotency-Key, unguessable."""
+    return secrets.token_hex(16)

@@ -1,6 +1,5 @@
 """`gpulease up`: rent a machine."""
 
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def command(
         return ExitCode.NOT_AS_ASKED
     if key_note:
         app.note(key_note)
-    lease = _rent(app, client, request, idempotency_key or secrets.token_hex(16))
+    lease = _rent(app, client, request, idempotency_key or app.new_key())
     app.note(f"{lease.label}: accepted as {lease.id}")
     code = ExitCode.OK
     if wait is not False:
