@@ -5,7 +5,6 @@ everybody else gets copies (`Engine.describe`), and stores write it down before 
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -57,7 +56,7 @@ class Execution:
         """Return the execution's id, shaped like the service's."""
         return f"{ARN_PREFIX}:execution:{self.machine}:{self.name}"
 
-    def context(self) -> Mapping[str, Any]:
+    def context(self) -> dict[str, Any]:
         """Return the context object (`$$`)."""
         return {
             "Execution": {

@@ -72,7 +72,7 @@ class Loop(ABC):
             pass
 
     def run_forever(self, stop: threading.Event) -> None:
-        """Process until `stop` is set; needs a clock that moves by itself."""
+        """Process until `stop` is set; needs a clock that moves by itself. A store that fails ends the loop."""
         if not isinstance(self._clock, ScaledClock):
             raise ValueError("run_forever needs a ScaledClock")
         while not stop.is_set():
@@ -87,7 +87,7 @@ class Loop(ABC):
 
     def _turn(self, limit: float | None) -> bool:
         """Process the next due thing, or wait a little (wall clock); False when nothing is due up to `limit`."""
-        with self._woken:
+        with self._lock:
             due = self._agenda.next_due()
             clock = self._clock
             if isinstance(clock, VirtualClock):

@@ -6,7 +6,7 @@ and stores may share values; a path that leads nowhere is an error, never a sile
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,13 +18,13 @@ _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_\-]*)|\[(\d+)\]|\['([^'\]]+)'\]")
 _MISSING = object()
 
 encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-decode_json = json.loads
+decode_json = json.JSONDecoder().decode
 
 
 class Scope(Protocol):
     """Whatever can build the context object (`$$`); built only when a path asks for it."""
 
-    def context(self) -> Mapping[str, Any]:
+    def context(self) -> dict[str, Any]:
         """Return the context object."""
 
 
@@ -42,16 +42,14 @@ class ReferencePath:
 
     def find(self, data: Any, scope: Scope) -> Any:
         """Return the value at the path, or the module's marker for "not there" (see `is_missing`)."""
-        value = scope.context() if self.of_context else data
-        for step in self.steps:
-            if isinstance(step, str):
-                if not isinstance(value, Mapping) or step not in value:
-                    return _MISSING
+        value: Any = scope.context() if self.of_context else data
+        try:
+            for step in self.steps:
+                if step.__class__ is int and not isinstance(value, list):
+                    return _MISSING  # a position in a text would be a character
                 value = value[step]
-            else:
-                if not isinstance(value, list) or step >= len(value):
-                    return _MISSING
-                value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return _MISSING
         return value
 
     def read(self, data: Any, scope: Scope) -> Any:

@@ -55,6 +55,12 @@ def test_an_index_past_the_end_leads_nowhere() -> None:
         parse_path("$.a[2]").read({"a": [1, 2]}, NoContext())
 
 
+@pytest.mark.parametrize(("text", "data"), [("$.a[0]", {"a": "text"}), ("$.a.b", {"a": "text"}), ("$.a.b", {"a": [1]})])
+def test_texts_and_lists_have_no_fields_and_texts_no_positions(text: str, data: Any) -> None:
+    with pytest.raises(StateError, match=r"States.Runtime"):
+        parse_path(text).read(data, NoContext())
+
+
 @pytest.mark.parametrize(("text", "fits"), [("x" * 262_144, True), ("x" * 262_145, False), ("ü" * 131_073, False)])
 def test_the_limit_counts_bytes(text: str, fits: bool) -> None:
     if fits:
