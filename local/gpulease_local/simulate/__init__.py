@@ -1,4 +1,4 @@
-"""`gpulease simulate`: thousands of whole leases in virtual time, attacked by faults, audited by the provider's book."""
+"""`gpulease simulate`: whole leases by the thousand in virtual time, under faults, audited by the provider's book."""
 
 import sys
 

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 6 * 3600.0
 
 @dataclass
 class Report:
-    """The one JSON object that `gpulease simulate` prints. Everything but the wall-clock figures is the seed's alone."""
+    """The one JSON object that `gpulease simulate` prints. All but the wall-clock figures are the seed's alone."""
 
     leases: int
     seed: int

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MEAN_GAP_SECONDS = 90.0
-GPUS = (["A16"], ["A40"], ["A100"], ["L40S"], ["A16", "A40", "L40S"], [])
+GPUS: tuple[list[str], ...] = (["A16"], ["A40"], ["A100"], ["L40S"], ["A16", "A40", "L40S"], [])
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def _wish(draw: random.Random, number: int, at: float) -> Wish:
         request |= {"plan_kinds": ["bare_metal"], "gpu_count": draw.choice((4, 8))}
     else:
         request |= {"plan_kinds": ["vm"], "gpu": draw.choice(GPUS)}
-    if draw.random() < 0.1:
-        request["max_price_per_hour_usd"] = draw.choice(("0.50", "3", "30"))
+        if not request["gpu"]:
+            request["max_price_per_hour_usd"] = draw.choice(("0.50", "3", "30"))
     if draw.random() < 0.1:
         request["max_duration_seconds"] = draw.choice((600, 3600, 7200))
     if draw.random() < 0.1:

@@ -91,7 +91,7 @@ class VirtualStack:
             sleep=self.pass_time,
             accounts={"vultr": Account("vultr", transport)},
             ledger=self.ledger,
-            offers=SqliteOfferStore(self._sqlite),
+            offers=SqliteOfferStore(self._sqlite.file),
             ids=self.ids,
             secrets=FixedSecrets(),
             probe=OpenPorts(self.cloud.ssh_open),
