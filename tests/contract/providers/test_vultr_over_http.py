@@ -1,6 +1,5 @@
 """The provider contract against the simulated Vultr over real HTTP on loopback."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +13,7 @@ __all__ = ["kind"]
 
 @pytest.fixture
 def world() -> Iterator[VultrWorld]:
-    transport = RequestsTransport(monotonic=time.monotonic)
+    transport = RequestsTransport(monotonic=lambda: 0.0)
     with vultr_over_http(transport) as world:
         yield world
     transport.close()
