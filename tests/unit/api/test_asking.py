@@ -14,7 +14,7 @@ from gpulease.errors import LedgerUnavailable
 from gpulease.ledger.sqlite import SqliteLedger
 
 from tests.support.api_events import ALICE, BOB, Client
-from tests.support.api_world import OFFERS, World
+from tests.support.api_world import OFFERS, KeptOffers, World
 
 A100 = {"gpu": ["A100"]}
 
@@ -147,7 +147,7 @@ def test_a_lease_made_with_a_key_has_an_id_like_any_other(client: Client) -> Non
 
 def test_a_repeated_request_finds_its_lease_after_the_offer_is_gone(world: World, client: Client) -> None:
     first = client.post(A100, headers={"Idempotency-Key": "k"})
-    world.offers.snapshots = []
+    world.offers = KeptOffers([])
 
     again = client.post(A100, headers={"Idempotency-Key": "k"})
     fresh = client.post(A100, headers={"Idempotency-Key": "other"})

@@ -8,7 +8,7 @@ from gpulease.domain.spec import MAX_START_SCRIPT_BYTES
 from gpulease.errors import LedgerUnavailable
 
 from tests.support.api_events import Answer, Client
-from tests.support.api_world import World, offer
+from tests.support.api_world import World
 
 SECRET = "hunter2-do-not-echo"  # noqa: S105 - what must not come back
 
@@ -306,15 +306,6 @@ def test_a_deployment_without_providers_says_so(world: World, client: Client) ->
     world.providers.names = ()
 
     assert problem(client.post({}), 503)["code"] == "no_provider_configured"
-
-
-def test_a_fresh_catalogue_is_seen_at_once(world: World, client: Client) -> None:
-    assert client.post({"gpu": ["B200"]}).status == 422
-    snapshot = world.offers.snapshots[0]
-
-    world.offers.save(snapshot.model_copy(update={"offers": (*snapshot.offers, offer("b", "B200", "9"))}))
-
-    assert client.post({"gpu": ["B200"]}).status == 202
 
 
 def test_an_unexpected_error_shows_its_request_id_and_nothing_else(world: World, client: Client) -> None:

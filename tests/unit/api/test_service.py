@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from gpulease.api.app import create_app
+from gpulease.domain.offer import OfferSnapshot
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.support.api_events import Client
-from tests.support.api_world import World
+from tests.support.api_world import KeptOffers, OneProvider, World, offer
 
 
 @pytest.fixture
@@ -72,6 +73,55 @@ def test_health_needs_no_identity_and_no_catalogue(world: World) -> None:
 
     assert answer.status == 200
     assert answer.json["deployment"] == "d1" and answer.json["version"] and answer.json["catalogue"] == []
+
+
+def with_b200(offers: KeptOffers) -> OfferSnapshot:
+    snapshot = offers.snapshots[0]
+    return snapshot.model_copy(update={"offers": (*snapshot.offers, offer("b", "B200", "9"))})
+
+
+def test_a_new_catalogue_is_seen_within_half_a_minute(world: World, client: Client) -> None:
+    assert client.post({"gpu": ["B200"]}).status == 422
+    world.offers.save(with_b200(world.offers))
+
+    world.clock.advance(30)
+
+    assert client.post({"gpu": ["B200"]}).status == 202
+
+
+def test_the_store_is_not_read_for_every_request(world: World, client: Client) -> None:
+    class Counting(KeptOffers):
+        reads = 0
+
+        def load(self) -> list[OfferSnapshot]:
+            self.reads += 1
+            return super().load()
+
+    world.offers = Counting()
+
+    for _ in range(10):
+        client.post({"gpu": ["A100"]})
+
+    assert world.offers.reads == 1
+
+
+def test_an_empty_catalogue_is_read_again_at_once(world: World, client: Client) -> None:
+    full, world.offers.snapshots = world.offers.snapshots, []
+    assert client.post({}).status == 503
+
+    world.offers.snapshots = full
+
+    assert client.post({}).status == 202
+
+
+def test_another_store_or_another_account_is_seen_at_once(world: World, client: Client) -> None:
+    assert client.post({"gpu": ["B200"]}).status == 422
+
+    world.offers = KeptOffers([with_b200(world.offers)])
+    assert client.post({"gpu": ["B200"]}).status == 202
+
+    world.providers = OneProvider(("other",))
+    assert client.post({"gpu": ["B200"]}).status == 503
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """The catalogue of offers as the routes see it: only what this deployment can rent, with its age.
 
-Kept between requests while the store hands out the same snapshots, because a request must not index thousands of
-offers to check three names.
+Kept for a short while between requests: reading and indexing thousands of offers costs several times what all the
+rest of a request does, and they change every few hours.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
 
@@ -14,7 +14,9 @@ from gpulease.api.problems import unavailable
 from gpulease.api.schemas import CatalogueAge
 from gpulease.domain.offer import Offer, OfferSnapshot
 from gpulease.domain.selection import known_gpus, same_gpu
-from gpulease.ports import Deps
+from gpulease.ports import Deps, OfferStore
+
+KEEP_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -69,29 +71,25 @@ class Catalogue:
             for s in sorted(self.snapshots, key=lambda s: s.provider)
         )
 
-    def made_of(self, snapshots: Sequence[OfferSnapshot], accounts: Iterable[str]) -> bool:
-        """Whether exactly these objects went into it (identity, which costs nothing to compare)."""
-        return (
-            len(snapshots) == len(self.snapshots)
-            and all(a is b for a, b in zip(snapshots, self.snapshots, strict=True))
-            and tuple(accounts) == self.accounts
-        )
-
 
 class CatalogueReader:
-    """Reads the store on every request, and indexes anew only what has changed."""
+    """Reads the store, at most once in KEEP_SECONDS while there is something in it to rent."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
         self._last = Catalogue((), ())
+        self._store: OfferStore | None = None
+        self._read_at: datetime | None = None
 
     def read(self) -> Catalogue:
         """What is known now, which may be nothing."""
-        snapshots, accounts = self._deps.offers.load(), self._deps.providers.accounts()
-        last = self._last
-        if not last.made_of(snapshots, accounts):
-            last = self._last = Catalogue(tuple(snapshots), tuple(accounts))
-        return last
+        store, accounts, now = self._deps.offers, tuple(self._deps.providers.accounts()), self._deps.clock.now()
+        fresh = self._read_at is not None and timedelta(0) <= now - self._read_at < timedelta(seconds=KEEP_SECONDS)
+        # Another store means another world (the parts behind `deps` may be replaced), whatever its clock says.
+        if not (fresh and store is self._store and accounts == self._last.accounts and self._last.offers):
+            self._last = Catalogue(tuple(store.load()), accounts)
+            self._store, self._read_at = store, now
+        return self._last
 
     def loaded(self) -> Catalogue:
         """The same; raises a 503 problem while there is nothing in it to rent."""
