@@ -63,7 +63,7 @@ class VultrCloud:
         settings: Settings | None = None,
         state: "StateFile | None" = None,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._seed = seed
         self._state = state
         self._initial = settings or Settings()
@@ -85,7 +85,7 @@ class VultrCloud:
                 self._state.write_settings(self.settings)
 
     def _start(self, settings: Settings) -> None:
-        self.account = Account(self._clock, self._seed, settings)
+        self.account = Account(self.clock, self._seed, settings)
         self.faults = FaultPlan(self._seed)
         self._limit = RateLimit()
         self._suspended: set[str] = set()
@@ -96,7 +96,7 @@ class VultrCloud:
 
     def now(self) -> float:
         """The simulator's clock."""
-        return self._clock()
+        return self.clock()
 
     @property
     def settings(self) -> Settings:
@@ -137,7 +137,7 @@ class VultrCloud:
         """Answer one call; raises ConnectionCut where no answer arrives. `path` with or without /v2."""
         with self._lock:
             self.calls_total += 1
-            now = self._clock()
+            now = self.clock()
             if path.startswith("/v2/"):
                 path = path[3:]
             try:
@@ -158,7 +158,7 @@ class VultrCloud:
         """The owner deletes a machine in the provider's console: gone at once."""
         with self._lock:
             machine = self.account.machines[machine_id]
-            machine.end(self._clock())
+            machine.end(self.clock())
             self.account.machine_changed(machine)
             self._keep()
 
@@ -168,7 +168,7 @@ class VultrCloud:
             machine = self.account.machines.get(self.account.by_address.get(address, ""))
             if machine is None or port != 22:
                 return False
-            now = self._clock()
+            now = self.clock()
             return machine.shown_address(now) == address and machine.accepts_ssh(now)
 
     def _keep(self) -> None:

@@ -53,6 +53,13 @@ class Fault:
     body: str | None = None
     """Raw text in place of the answer's body."""
 
+    def __post_init__(self) -> None:
+        for pattern in (self.method, self.path, self.query, self.request_body):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {pattern!r}: {error}") from None
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

@@ -108,6 +108,11 @@ class MachineRule:
 
     def __post_init__(self) -> None:
         changed(VM, self.change)  # a misspelt name must not wait for the first machine
+        for pattern in (self.match, self.plan):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {pattern!r}: {error}") from None
 
     def applies(self, label: str, tags: tuple[str, ...], plan: str, region: str, number: int) -> bool:
         """Whether this rule holds for a machine."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import requests
-from gpuhunt.providers import vultr as gpuhunt_vultr
+from gpuhunt.providers import vultr as gpuhunt_vultr  # type: ignore[import-untyped]
 from gpulease_sim.vultr import VultrCloud
 from gpulease_sim.vultr.catalog import PLANS, Plan
 from gpulease_sim.vultr.server import serve
 
 from tests.support.vultr_world import START, steady
 
-KNOWN_GPUS = gpuhunt_vultr.BARE_METAL_GPU_DETAILS | gpuhunt_vultr.VDM_GPU_DETAILS
+KNOWN_GPUS: dict[str, tuple[int, str, int]] = gpuhunt_vultr.BARE_METAL_GPU_DETAILS | gpuhunt_vultr.VDM_GPU_DETAILS
 CPU_TYPES = {"vc2", "vhf", "vhp", "voc"}
 FULL_MEMORY_GB = {"A16": 16, "A40": 48, "A100": 80, "L40S": 48}
 

@@ -52,7 +52,8 @@ def setup() -> Iterator[Setup]:
     cloud = VultrCloud(lambda: now[0], seed=1, settings=steady(api_keys=frozenset({KEY})))
     with serve(cloud) as server:
         origin = urlsplit(server.url)
-        driver = VultrNodeDriverV2(KEY, secure=False, host=origin.hostname, port=origin.port)
+        open_driver: Any = VultrNodeDriverV2
+        driver = open_driver(KEY, secure=False, host=origin.hostname, port=origin.port)
         yield Setup(driver, cloud, wait)
 
 

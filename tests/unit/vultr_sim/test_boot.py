@@ -13,7 +13,7 @@ def test_a_vm_is_active_before_it_runs_and_running_before_it_is_ok() -> None:
     world = VultrWorld()
     instance = world.create_vm()
 
-    seen = []
+    seen: list[tuple[str, str, str]] = []
     for _ in range(100):
         state = world.state(instance["id"])
         if not seen or seen[-1] != state:
