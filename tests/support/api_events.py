@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 ALICE = "arn:aws:iam::111122223333:user/alice"
 BOB = "arn:aws:iam::111122223333:user/bob"
@@ -21,18 +21,24 @@ def api_event(
     body: object = None,
     *,
     query: str = "",
+    pairs: Mapping[str, str] | None = None,
     owner: str | None = ALICE,
     headers: Mapping[str, str] | None = None,
     authorizer: Mapping[str, Any] | None = None,
     as_base64: bool = False,
     request_id: str = "request-1",
 ) -> dict[str, Any]:
-    """One event. `body`: str and bytes go as they are, anything else as JSON. `owner` None = nobody."""
+    """One event. `body`: str and bytes go as they are, anything else as JSON. `owner` None = nobody.
+
+    `query` is written as in a URL; `pairs` instead of it are names and values as they are.
+    """
     sent = {"host": "api.test", "content-type": "application/json"}
     sent |= {name.lower(): value for name, value in (headers or {}).items()}
-    pairs: dict[str, list[str]] = {}
+    if pairs is not None:
+        query = urlencode(pairs)
+    given: dict[str, list[str]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        pairs.setdefault(name, []).append(value)
+        given.setdefault(name, []).append(value)
     context: dict[str, Any] = {
         "accountId": "111122223333",
         "apiId": "api",
@@ -55,9 +61,9 @@ def api_event(
         "requestContext": context,
         "isBase64Encoded": False,
     }
-    if pairs:
+    if given:
         # The gateway joins what is repeated with commas.
-        event["queryStringParameters"] = {name: ",".join(values) for name, values in pairs.items()}
+        event["queryStringParameters"] = {name: ",".join(values) for name, values in given.items()}
     if body is not None:
         raw = body if isinstance(body, str | bytes) else json.dumps(body)
         if as_base64 or isinstance(raw, bytes):
