@@ -3,7 +3,6 @@
 Invariants: never a traceback (unless GPULEASE_DEBUG=1), and a command's module is imported only when it is called.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -97,6 +96,7 @@ def cli(ctx: click.Context, endpoint: str | None, token: str | None, show_versio
 def main(argv: Sequence[str] | None = None, app: App | None = None) -> int:
     """Run one command line; gives its exit code. `app` is for tests."""
     app = app or App()
+    stdout = sys.stdout
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A name with a character that the terminal cannot show must not end the command.
@@ -111,10 +111,11 @@ def main(argv: Sequence[str] | None = None, app: App | None = None) -> int:
         )
         sys.stdout.flush()
         return int(result) if isinstance(result, int) else ExitCode.OK
-    except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+    except SystemExit as end:
+        # When the reader (`| head`) has seen enough, click puts something in place of stdout and ends the process.
+        if sys.stdout is not stdout:
+            return ExitCode.OK
+        return end.code if isinstance(end.code, int) else ExitCode.USAGE
     except (KeyboardInterrupt, click.Abort):
         return _end("interrupted", ExitCode.INTERRUPTED)
     except CliError as error:

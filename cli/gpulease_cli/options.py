@@ -54,8 +54,8 @@ class AmountType(click.ParamType[float]):
 
     name = "number"
 
-    def __init__(self, unit: str) -> None:
-        self.unit = unit
+    def __init__(self, unit: str, most: float = float("inf")) -> None:
+        self.unit, self.most = unit, most
         self.name = unit.lower()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -63,8 +63,9 @@ class AmountType(click.ParamType[float]):
             amount = float(value)
         except ValueError:
             self.fail(f"{value!r} is not a number; give a number of {self.unit} above 0")
-        if not 0 < amount < float("inf"):
-            self.fail(f"{value} is not possible; give a number of {self.unit} above 0")
+        if not 0 < amount <= self.most or amount == float("inf"):
+            upto = "" if self.most == float("inf") else f", at most {self.most:g}"
+            self.fail(f"{value} is not possible; give a number of {self.unit} above 0{upto}")
         return amount
 
 
@@ -138,7 +139,7 @@ _OFFER_OPTIONS: list[Callable[[Any], Any]] = [
 ]
 
 PORT = CountType(0, 65535)
-TIMES = AmountType("times")
+SPEED = AmountType("times", most=10_000)
 
 
 def usable_folder(path: Path, option: str) -> Path:

@@ -47,7 +47,9 @@ def print_table(console: "Console", columns: Sequence[Column], rows: Sequence[Se
     for number, row in enumerate([[column.title for column in columns], *rows]):
         line = Text()
         for i in shown:
-            text = row[i] if cell_len(row[i]) <= widths[i] else set_cell_size(row[i], widths[i] - 3) + "..."
+            text = row[i]
+            if cell_len(text) > widths[i]:
+                text = set_cell_size(text, widths[i] - 3).rstrip() + "..."
             blank = " " * (widths[i] - cell_len(text))
             style = "bold" if number == 0 else style_of(text)
             line.append(blank + text if columns[i].right else text + blank, style)

@@ -230,7 +230,7 @@ def serving(api: FakeApi) -> Iterator[FakeApi]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = do_DELETE = _handle  # noqa: N815
+        do_GET = do_POST = do_DELETE = _handle
 
         def log_message(self, *args: Any) -> None:
             return None

@@ -7,16 +7,16 @@ import click
 from gpulease_cli.app import App
 from gpulease_cli.endpoint import home
 from gpulease_cli.errors import CliError
-from gpulease_cli.options import PORT, TIMES, existing_file, http_url, usable_folder
+from gpulease_cli.options import PORT, SPEED, existing_file, http_url, usable_folder
 
 
 @click.command("local")
 @click.option("--provider", type=click.Choice(["simulated", "vultr"]), default="simulated", show_default=True)
 @click.option("--port", type=PORT, default=8765, show_default=True, help="On 127.0.0.1; 0 = any free one.")
 @click.option("--data-dir", metavar="FOLDER", help="Ledger, executions and token. Default: $GPULEASE_HOME/local.")
-@click.option("--time-scale", type=TIMES, metavar="X", help="So many times faster (simulated clouds only).")
+@click.option("--time-scale", type=SPEED, metavar="X", help="So many times faster (simulated clouds only).")
 @click.option("--vultr-url", metavar="URL", help="Another address of Vultr's API (--provider vultr only).")
-@click.option("--seed", type=int, metavar="N", help="What the simulated cloud draws its luck from. Default: 7.")
+@click.option("--seed", type=int, metavar="N", help="What the simulated cloud draws its luck from. Default: 0.")
 @click.option("--template", metavar="FILE", help="Another template.yaml than the one of this version.")
 @click.pass_obj
 def command(
@@ -57,7 +57,7 @@ def command(
         data_dir=folder,
         time_scale=1.0 if time_scale is None else time_scale,
         vultr_url=chosen_url,
-        seed=7 if seed is None else seed,
+        seed=seed or 0,
         template=chosen_template,
     )
     return int(result or 0)

@@ -16,8 +16,6 @@ def api() -> Iterator[FakeApi]:
 
 
 @pytest.fixture
-def cli(
-    api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Cli:
+def cli(api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.chdir(tmp_path)
     return Cli(api, tmp_path, capsys, monkeypatch)

@@ -151,7 +151,12 @@ def test_unknown_fields_and_states_of_a_newer_api_do_not_matter(api: FakeApi, cl
 
     read = client.lease("l-aaaaaaaaaaaa")
 
-    assert (read.state, read.next_text, read.price_per_hour_usd, read.raw["colour"]) == ("hovering", "soon", None, "blue")
+    assert (read.state, read.next_text, read.price_per_hour_usd, read.raw["colour"]) == (
+        "hovering",
+        "soon",
+        None,
+        "blue",
+    )
 
 
 def test_the_token_is_in_no_repr_and_no_error(api: FakeApi) -> None:

@@ -32,7 +32,7 @@ def test_the_local_token_is_not_sent_to_another_address(tmp_path: Path) -> None:
     env = local_file(tmp_path)
 
     assert discover(env, url="https://elsewhere.test").token == ""
-    assert discover(env, url="http://127.0.0.1:8765").token == "local"
+    assert discover(env, url="http://127.0.0.1:8765").token == "local"  # noqa: S105
 
 
 def test_without_any_address_the_error_says_what_was_tried_and_how_to_start(tmp_path: Path) -> None:
