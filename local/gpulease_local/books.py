@@ -4,7 +4,7 @@ Invariants: the book is what counts (it was written by somebody else); an object
 our deployment; nothing here changes either side.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from decimal import Decimal
 from gpulease.domain.cost import lease_cost
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.record import LeaseRecord
-from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState, resource_id
 from gpulease.ports import Ledger
 from gpulease_sim.vultr import BookObject
 
@@ -69,13 +69,16 @@ def all_records(ledger: Ledger) -> list[LeaseRecord]:
 def compare(book: Iterable[BookObject], records: Iterable[LeaseRecord], deployment: str, now: datetime) -> Comparison:
     """Hold the book against the ledger, both as of `now`."""
     objects, leases = list(book), list(records)
-    rows = {resource.marker: resource for record in leases for resource in record.resources}
+    rows: dict[str, list[Resource]] = defaultdict(list)
+    for record in leases:
+        for resource in record.resources:
+            rows[resource.marker].append(resource)
     findings: list[str] = []
     existing = [each for each in objects if each.destroyed is None]
     findings += [f"{each.kind} {each.id} ({each.label}) still exists" for each in existing]
     orphans = [each for each in objects if _is_orphan(each, rows, deployment)]
     findings += [f"{each.kind} {each.id} ({_marker(each) or each.label}) has no row in the ledger" for each in orphans]
-    doubled = _doubled(objects, findings) + _handed_out_twice(leases, findings)
+    doubled = _doubled(objects, rows, findings) + _handed_out_twice(leases, findings)
     return Comparison(
         leases=len(leases),
         released=sum(record.lease.state is LeaseState.RELEASED for record in leases),
@@ -91,19 +94,20 @@ def _marker(each: BookObject) -> str:
     return each.markers[0] if each.markers else ""
 
 
-def _is_orphan(each: BookObject, rows: Mapping[str, Resource], deployment: str) -> bool:
-    row = next((rows[marker] for marker in each.markers if marker in rows), None)
-    if row is not None:
-        return each.destroyed is None and row.state is ResourceState.RELEASED
+def _is_orphan(each: BookObject, rows: Mapping[str, list[Resource]], deployment: str) -> bool:
+    own = [row for marker in each.markers for row in rows.get(marker, ())]
+    if own:
+        held = any(row.state is not ResourceState.RELEASED for row in own if row.provider_id in ("", each.id))
+        return each.destroyed is None and not held
     return each.destroyed is None or any(marker.startswith(f"gpulease:{deployment}:") for marker in each.markers)
 
 
-def _doubled(objects: Iterable[BookObject], findings: list[str]) -> int:
-    """An intent has one marker and explains one machine."""
+def _doubled(objects: Iterable[BookObject], rows: Mapping[str, list[Resource]], findings: list[str]) -> int:
+    """A row of the ledger explains one machine; a create that was carried out twice has a row for each."""
     made = Counter(_marker(each) for each in objects if each.kind in MACHINES and each.markers)
-    twice = {marker: count for marker, count in made.items() if count > 1}
-    findings += [f"{count} machines were created for {marker}" for marker, count in twice.items()]
-    return sum(count - 1 for count in twice.values())
+    extra = {marker: count - max(1, len(rows.get(marker, ()))) for marker, count in made.items()}
+    findings += [f"{count} machines too many were created for {marker}" for marker, count in extra.items() if count > 0]
+    return sum(max(0, count) for count in extra.values())
 
 
 def _handed_out_twice(records: Iterable[LeaseRecord], findings: list[str]) -> int:
@@ -111,7 +115,8 @@ def _handed_out_twice(records: Iterable[LeaseRecord], findings: list[str]) -> in
     extra = 0
     for record in records:
         good = {attempt.number for attempt in record.lease.attempts if attempt.reason is None and attempt.asked}
-        machines = [r for r in record.of_kind(ResourceKind.INSTANCE) if r.attempt in good and r.provider_id]
+        rows = {resource_id(record.lease.id, ResourceKind.INSTANCE, number) for number in good}
+        machines = [resource for resource in record.resources if resource.id in rows and resource.provider_id]
         if len(machines) > 1:
             findings.append(f"{record.lease.id} was given {len(machines)} machines")
             extra += len(machines) - 1
