@@ -13,8 +13,8 @@ from typing import Any
 
 from gpulease_local.asl import Engine, ScaledClock, SqliteStore, TaskReply, load_definition
 
-EXECUTIONS = 12
-STEPS = 6
+EXECUTIONS = 8
+STEPS = 14
 
 
 def definition() -> dict[str, Any]:
