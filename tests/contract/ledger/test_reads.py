@@ -1,4 +1,4 @@
-"""What a read promises: pages that neither skip nor repeat, cursors that open nothing, what is due, all that is open."""
+"""What a read promises: pages neither skip nor repeat, cursors open nothing, all that is due and all that is open."""
 
 import base64
 import json
