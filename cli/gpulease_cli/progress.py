@@ -54,7 +54,7 @@ class Progress:
                 self._changed(lease, now)
 
     def _tell_news(self, lease: LeaseView, now: datetime) -> None:
-        failed = (words.attempt(item, now) for item in lease.attempts if item.failed)
+        failed = (words.attempt(item, lease.state, now) for item in lease.attempts if item.failed)
         notices = (f"note: {text}" for text in lease.notices)
         warnings = (f"warning: {text}" for text in lease.warnings)
         for line in (*failed, *notices, *warnings):

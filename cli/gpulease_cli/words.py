@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from gpulease_cli.text import cost, duration, rate
+from gpulease_cli.text import between, cost, duration, rate
 from gpulease_cli.views import AttemptView, LeaseView, OfferView, ResourceView
 
 
@@ -19,14 +19,13 @@ def why(lease: LeaseView) -> str:
     return ": ".join(part for part in (lease.reason, lease.reason_detail) if part)
 
 
-def attempt(view: AttemptView, now: datetime) -> str:
-    """One attempt in one line."""
-    took = ""
-    if view.started_at is not None:
-        took = f" ({duration(((view.ended_at or now) - view.started_at).total_seconds())})"
-    end = "under way"
+def attempt(view: AttemptView, state: str, now: datetime) -> str:
+    """One attempt in one line. By the lease's `state` one that did not fail is under way or made the machine."""
+    end = "under way" if state == "provisioning" else "made the machine"
     if view.failed:
         end = f"failed: {': '.join(part for part in (view.reason, view.detail) if part)}"
+    until = view.ended_at or (now if state == "provisioning" else None)
+    took = "" if until is None or view.started_at is None else f" ({between(view.started_at, until)})"
     return f"attempt {view.number}: {view.offer} at {rate(view.price_per_hour_usd)}/h {end}{took}"
 
 

@@ -61,7 +61,7 @@ def _lines(lease: LeaseView, now: datetime) -> Iterator[str]:
         yield from _pair("warning", text)
     if lease.attempts:
         yield ""
-        yield from (f"  {words.attempt(item, now)}" for item in lease.attempts)
+        yield from (f"  {words.attempt(item, lease.state, now)}" for item in lease.attempts)
     if lease.resources:
         yield ""
         yield "  resources"

@@ -68,10 +68,10 @@ def command(
     if app.interactive and not yes and not _agreed(app, client, request):
         app.note("Nothing was rented.")
         return ExitCode.NOT_AS_ASKED
-    if key_note:
-        app.note(key_note)
     lease = _rent(app, client, request, idempotency_key or app.new_key())
     app.note(f"{lease.label}: accepted as {lease.id}")
+    if key_note:
+        app.note(f"{lease.label}: {key_note}")
     code = ExitCode.OK
     if wait is not False:
         lease, code = _wait(app, client, lease, timeout)

@@ -260,7 +260,7 @@ def test_complaints_of_the_api_name_the_option(cli: Cli, api: FakeApi) -> None:
     result = cli.run("up", "--gpu", "NOSUCHGPU")
 
     assert result.code == 2
-    assert result.error == "--gpu: unknown GPU model; known: A100, H100"
+    assert result.err == "gpulease: error: --gpu: unknown GPU model; known: A100, H100\n"
 
 
 def test_when_nothing_fits_it_is_exit_1_and_says_what_would(cli: Cli, api: FakeApi) -> None:
