@@ -73,5 +73,5 @@ def closing_lines(stack: Stack, *, real: bool) -> list[str]:
         return ["stopped; nothing is rented"]
     if real:
         warning = "STILL RENTED AND BILLED while gpulease is not running; nothing watches idle or maximum duration:"
-        return [warning, *rented, "Start `gpulease local` again to go on; give leases back with `gpulease release`."]
+        return [warning, *rented, "Start `gpulease local` again to go on; give leases back with `gpulease down`."]
     return ["stopped; still rented at the simulated provider, goes on at the next start:", *rented]

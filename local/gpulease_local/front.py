@@ -57,7 +57,10 @@ class Front:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
-        return self._respond(request)(environ, start_response)
+        response = self._respond(request)
+        # Clients count the ages of our times from it, and a simulated cloud's clock may run fast.
+        response.date = self._now()
+        return response(environ, start_response)
 
     def _respond(self, request: Request) -> Response:
         refusal = self._refusal(request)
