@@ -143,9 +143,8 @@ class Demo:
             return None
         machines = machines_of(record, book)
         ids = {machine.id for machine in machines}
-        acted = dict(
-            zip((fault.path for fault in self._cloud.faults.faults()), self._cloud.faults.acted(), strict=True)
-        )
+        faults = self._cloud.faults
+        acted = sum(times for fault, times in zip(faults.faults(), faults.acted(), strict=True) if fault == case.fault)
         return case.happened(
             Evidence(
                 record=record,

@@ -86,17 +86,17 @@ class View:
 
     def _table(self, rows: Sequence[Row], now: datetime) -> Table:
         table = Table(title=f"simulated time {self._clock(now)} (minutes:seconds)", title_justify="left", expand=True)
-        for heading in ("lease", "state", "offer", "$/h", "so far", "last event"):
-            table.add_column(heading, no_wrap=heading != "last event")
+        for heading in ("lease", "state", "$/h", "so far"):
+            table.add_column(heading, no_wrap=True, justify="left" if heading in ("lease", "state") else "right")
+        table.add_column("last event", no_wrap=True, overflow="ellipsis", ratio=1)
         for row in rows:
             lease = row.lease
             state = "" if lease is None else lease.state
-            offer = "" if lease is None or lease.offer is None else f"{lease.offer.region} {lease.offer.plan}"
             price = "" if lease is None else f"{lease.price_per_hour_usd or 0:.3f}"
             cost = "" if lease is None else f"{lease.cost_so_far_usd or 0:.2f}"
             last = row.events[-1].text if row.events else row.story
             style = _STYLES.get(state, "")
-            table.add_row(row.name, f"[{style}]{state}[/]" if style else state, offer, price, cost, _plain(last))
+            table.add_row(row.name, f"[{style}]{state}[/]" if style else state, price, cost, _plain(last))
         return table
 
 
