@@ -26,6 +26,7 @@ STEADY = Behaviour(
     vpc_hold_seconds=(15, 15),
     slow_vpc_hold_probability=0,
     create_vpc_seconds=(7, 7),
+    vpc_address_seconds=(0, 0),
     attach_failures=(0, 0),
     attach_seconds=(5, 5),
     detach_seconds=(20, 20),
@@ -44,6 +45,7 @@ STEADY_METAL = Behaviour(
     destruction_get_error_probability=0,
     vpc_hold_seconds=(15, 15),
     slow_vpc_hold_probability=0,
+    vpc_address_seconds=(0, 0),
     attach_failures=(0, 0),
     attach_seconds=(5, 5),
 )

@@ -18,6 +18,7 @@ from gpulease_sim.vultr.machines import NEVER, Machine
 from gpulease_sim.vultr.settings import Settings
 
 MAX_TAGS = 99
+OWNER_EMAIL = "owner@example.com"
 HELD_AFTER_GONE_SECONDS = 600
 """How long a machine that is gone is remembered; longer than any hold the settings default to."""
 

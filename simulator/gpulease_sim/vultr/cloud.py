@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from gpulease_sim.vultr import account_routes, catalog_routes, machine_routes, network_routes, object_routes
-from gpulease_sim.vultr.account import Account
+from gpulease_sim.vultr.account import OWNER_EMAIL, Account
 from gpulease_sim.vultr.api import ApiError, Call, ConnectionCut, NotFound, Reply, Routes, SimResponse
 from gpulease_sim.vultr.book import Book, BookObject
 from gpulease_sim.vultr.draws import Draws
@@ -30,7 +30,12 @@ DEFAULT_ADDRESS = "192.0.2.1"
 """The client's address where the caller gives none."""
 RECORDED_CALLS = 100_000
 
-_HEADERS = {"Content-Type": "application/json", "Server": "nginx", "X-Robots-Tag": "noindex"}
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Server": "nginx",
+    "X-Robots-Tag": "noindex",
+    "X-User": OWNER_EMAIL,  # the real one sends it too: clients must keep it out of their logs
+}
 
 
 def _routes() -> Routes:
@@ -233,13 +238,11 @@ class VultrCloud:
             raise ConnectionCut(elapsed, fault.execute and fault.effect != "ignore")
         extra = {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
         if fault.status is not None:
-            error = fault.error
-            if self.settings.reworded:
-                error = text("internal", True)
+            error = text("internal", True) if self.settings.reworded else fault.error
             content = json.dumps({"error": error, "status": fault.status}).encode()
             response = SimResponse(fault.status, dict(_HEADERS), content, elapsed)
             if fault.html:
-                page = f"<html><head><title>{fault.status}</title></head><body>{fault.error}</body></html>"
+                page = f"<html><head><title>{fault.status}</title></head><body>{error}</body></html>"
                 response = SimResponse(fault.status, {**_HEADERS, "Content-Type": "text/html"}, page.encode(), elapsed)
         elif not fault.execute and fault.effect != "ignore" and fault.body is not None:
             response = SimResponse(200, dict(_HEADERS), b"", elapsed)

@@ -139,6 +139,7 @@ def join(account: Account, machine: Machine, vpc: Vpc, now: float, shows: float)
             mac=mac(machine.draws.identifier(f"mac-{vpc.id}-{host}")),
             added_at=now,
             visible_at=shows,
+            addressed_at=shows + machine.draws.between(machine.behaviour.vpc_address_seconds, f"address-{host}"),
         )
     )
 

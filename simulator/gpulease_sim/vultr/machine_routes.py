@@ -18,7 +18,7 @@ from gpulease_sim.vultr.api import (
     texts_field,
 )
 from gpulease_sim.vultr.create import checked_tags, checked_user_data, choose_image, create, join
-from gpulease_sim.vultr.machines import NEVER, Machine
+from gpulease_sim.vultr.machines import NEVER, NO_ADDRESS, Machine
 from gpulease_sim.vultr.wire import machine_wire, pending_charges, vcpu_family, vpcs_wire
 
 REFUSED = 500
@@ -269,7 +269,7 @@ def _upgrades(metal: bool, account: Account, call: Call, ids: list[str]) -> Repl
 def _ipv4(metal: bool, account: Account, call: Call, ids: list[str]) -> Reply:
     machine = account.machine(call, ids[0], metal)
     address = machine.shown_address(call.now)
-    shown = address not in ("", "0.0.0.0")  # noqa: S104 the provider's text for "none yet"
+    shown = address not in ("", NO_ADDRESS)
     addresses = [{"ip": address, "netmask": "255.255.254.0", "type": "main_ip", "reverse": ""}] if shown else []
     meta = {"total": len(addresses), "links": {"next": "", "prev": ""}}
     return Reply(200, {"ipv4s": addresses, "meta": meta})

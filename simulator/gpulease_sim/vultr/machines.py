@@ -13,6 +13,7 @@ from gpulease_sim.vultr.draws import Draws
 from gpulease_sim.vultr.settings import Behaviour
 
 NEVER = math.inf
+NO_ADDRESS = "0.0.0.0"  # noqa: S104 the provider's text for "none yet"
 
 
 class Moment(NamedTuple):
@@ -33,7 +34,16 @@ class Attachment:
     mac: str
     added_at: float
     visible_at: float
+    addressed_at: float
     removed_at: float = NEVER
+
+    def has_address(self, now: float) -> bool:
+        """Whether the membership shows and is complete."""
+        return self.shows(now) and now >= self.addressed_at
+
+    def shown_address(self, now: float) -> str:
+        """The private address; a membership can be listed before it has one."""
+        return self.address if now >= self.addressed_at else NO_ADDRESS
 
     def shows(self, now: float) -> bool:
         """Whether the machine's list of VPCs has it."""
@@ -155,7 +165,7 @@ class Machine:
     def shown_address(self, now: float) -> str:
         """`main_ip`."""
         if self.vpc_only or self.behaviour.no_address or now < self.address_at:
-            return "" if self.metal else "0.0.0.0"  # noqa: S104 the provider's text for "none yet"
+            return "" if self.metal else NO_ADDRESS
         return self.address
 
     def accepts_ssh(self, now: float) -> bool:

@@ -71,6 +71,8 @@ class Behaviour:
     slow_vpc_hold_seconds: Range = (25, 75)
     create_vpc_seconds: Range = (5, 10)
     """From create until an address of a VPC given in the create call shows."""
+    vpc_address_seconds: Range = (0, 2)
+    """How long a listed membership shows `0.0.0.0` before its address."""
     attach_failures: Range = (0, 5)
     """How many attach calls fail as transient before one works (a count; `inf`: all)."""
     attach_seconds: Range = (1, 10)

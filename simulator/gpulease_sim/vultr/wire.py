@@ -6,9 +6,7 @@ from gpulease_sim.vultr import catalog
 from gpulease_sim.vultr.account import Account, Vpc
 from gpulease_sim.vultr.api import Json, timestamp
 from gpulease_sim.vultr.book import cost_of
-from gpulease_sim.vultr.machines import Machine
-
-NO_ADDRESS = "0.0.0.0"  # noqa: S104 the provider's text for "none yet"
+from gpulease_sim.vultr.machines import NO_ADDRESS, Machine
 
 
 def machine_wire(account: Account, machine: Machine, now: float, *, created: bool = False) -> Json:
@@ -21,7 +19,7 @@ def machine_wire(account: Account, machine: Machine, now: float, *, created: boo
 def vpcs_wire(machine: Machine, now: float) -> list[Json]:
     """`GET …/vpcs`: a membership may be listed before it has an address."""
     return [
-        {"id": each.vpc_id, "mac_address": each.mac, "ip_address": each.address}
+        {"id": each.vpc_id, "mac_address": each.mac, "ip_address": each.shown_address(now)}
         for each in machine.attachments
         if each.shows(now)
     ]
@@ -50,7 +48,7 @@ def _instance(account: Account, machine: Machine, now: float, created: bool) -> 
     main_ip = machine.shown_address(now)
     addressed = main_ip != NO_ADDRESS
     resizing = machine.plan_change is not None and now < machine.plan_change[0]
-    internal = next((each.address for each in machine.attachments if created or each.shows(now)), "")
+    internal = next((each.address for each in machine.attachments if created or each.has_address(now)), "")
     wire: Json = {
         "id": machine.id,
         "os": machine.os,
@@ -126,7 +124,7 @@ def _bare_metal(account: Account, machine: Machine, now: float, created: bool) -
         "mdisk_mode": machine.mdisk_mode,
     }
     if not created:
-        wire["internal_ip"] = next((each.address for each in machine.attachments if each.shows(now)), "")
+        wire["internal_ip"] = next((each.address for each in machine.attachments if each.has_address(now)), "")
         wire["vpcs"] = _memberships(machine, now)
         wire["kvm"] = ""
     return wire
@@ -134,7 +132,9 @@ def _bare_metal(account: Account, machine: Machine, now: float, created: bool) -
 
 def _memberships(machine: Machine, now: float) -> list[Json]:
     return [
-        {"id": each.vpc_id, "version": 1, "subnet": each.address} for each in machine.attachments if each.shows(now)
+        {"id": each.vpc_id, "version": 1, "subnet": each.shown_address(now)}
+        for each in machine.attachments
+        if each.shows(now)
     ]
 
 

@@ -29,6 +29,18 @@ def test_a_vpc_given_at_create_is_listed_before_the_vm_is_active() -> None:
     assert world.state(instance["id"])[0] == "pending"
 
 
+def test_a_membership_may_be_listed_before_it_has_an_address() -> None:
+    world = VultrWorld(steady(vm=replace(STEADY, vpc_address_seconds=(3, 3))))
+    instance = world.create_vm(attach_vpc=[world.create_vpc()])
+    path = f"/instances/{instance['id']}/vpcs"
+
+    world.wait(7)
+    assert [each["ip_address"] for each in world.get(path)["vpcs"]] == ["0.0.0.0"]  # noqa: S104
+    assert world.vm(instance["id"])["internal_ip"] == ""
+    world.wait(3)
+    assert [each["ip_address"] for each in world.get(path)["vpcs"]] == [instance["internal_ip"]]
+
+
 def test_addresses_are_handed_out_in_order_from_the_third_host() -> None:
     world = VultrWorld()
     vpc = world.create_vpc()
