@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.http import http_date
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
@@ -49,7 +50,7 @@ class Front:
         self._hosts = frozenset(f"{name}:{port}" for name in _NAMES)
         self._token = token.encode()
         self._user = user
-        self._now = now
+        self.now = now
         self._request_id = request_id
         self._on_error = on_error
         self._route_key = route_key
@@ -57,10 +58,7 @@ class Front:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
-        response = self._respond(request)
-        # Clients count the ages of our times from it, and a simulated cloud's clock may run fast.
-        response.date = self._now()
-        return response(environ, start_response)
+        return self._respond(request)(environ, start_response)
 
     def _respond(self, request: Request) -> Response:
         refusal = self._refusal(request)
@@ -101,7 +99,7 @@ class Front:
 
         https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html
         """
-        now = self._now()
+        now = self.now()
         text, encoded = _text(body)
         query = {key: ",".join(values) for key, values in request.args.to_dict(flat=False).items()}
         cookies = [part.strip() for part in request.headers.get("Cookie", "").split(";") if part.strip()]
@@ -150,8 +148,13 @@ class FrontServer:
     def __init__(self, port: int, front: Callable[[int], Front]) -> None:
         self._socket = socket.create_server((HOST, port), backlog=_BACKLOG)
         self.port: int = self._socket.getsockname()[1]
+        application = front(self.port)
+
+        class Handler(_Quiet):
+            now = staticmethod(application.now)
+
         self._server: BaseWSGIServer = make_server(
-            HOST, self.port, front(self.port), threaded=True, request_handler=_Quiet, fd=self._socket.fileno()
+            HOST, self.port, application, threaded=True, request_handler=Handler, fd=self._socket.fileno()
         )
         self._thread = threading.Thread(target=self._server.serve_forever, name="front", daemon=True)
         self._thread.start()
@@ -173,6 +176,11 @@ class _Quiet(WSGIRequestHandler):
     """No line on the terminal per request, and no connection that waits for ever."""
 
     timeout = IDLE_SECONDS
+    now: Callable[[], datetime]
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The Date header: clients count the ages of our times from it, and a simulated cloud's clock may run fast."""
+        return http_date(self.now())
 
     def log(self, type: str, message: str, *args: Any) -> None:
         """Say nothing: requests that matter are in the lease's own events."""
