@@ -1,5 +1,6 @@
-"""A virtual-time engine around scripted functions, for tests of the ASL engine."""
+"""For tests of the ASL engine: an engine in virtual time around scripted functions, and real waiting."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,3 +47,19 @@ def script(*replies: TaskReply) -> Function:
     """Return a function that gives these answers in turn; the last one repeats."""
     left = list(replies)
     return lambda payload: left.pop(0) if len(left) > 1 else left[0]
+
+
+PATIENCE_SECONDS = 20.0
+
+
+def pause(seconds: float) -> None:
+    """Let real time pass."""
+    time.sleep(seconds)
+
+
+def until(true: Callable[[], bool], patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until something is so; an AssertionError when it never is."""
+    deadline = time.monotonic() + patience_seconds
+    while not true():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.005)

@@ -1,8 +1,9 @@
 """A small Amazon States Language engine: the same state machines on one computer and in simulation."""
 
+from gpulease_local.asl.calls import Invoke, TaskReply, TransitionEvent
 from gpulease_local.asl.clocks import EngineClock, ScaledClock, VirtualClock
 from gpulease_local.asl.definition import load_definition
-from gpulease_local.asl.engine import Engine, Invoke, TaskReply, TransitionEvent
+from gpulease_local.asl.engine import Engine
 from gpulease_local.asl.errors import (
     DefinitionRefused,
     EngineRefused,

@@ -13,12 +13,11 @@ from typing import Any, NoReturn
 
 from gpulease_local.asl.choice import RuleRefused, compile_rule
 from gpulease_local.asl.errors import ALL, UNCATCHABLE, DefinitionRefused
+from gpulease_local.asl.execution import NAME_LIMIT
+from gpulease_local.asl.interpreter import MAX_SECONDS
 from gpulease_local.asl.model import Choice, Fail, Pass, Service, State, StateMachine, Succeed, Task, Wait
 from gpulease_local.asl.paths import Reader, ReferencePath, compile_template, parse_path
 from gpulease_local.asl.retry import Catcher, Retrier
-
-NAME_LIMIT = 80
-MAX_SECONDS = 99_999_999  # the service's limit for waits and timeouts
 
 _TOP = {"Comment", "StartAt", "States", "TimeoutSeconds", "Version", "QueryLanguage"}
 _COMMON = {"Type", "Comment", "InputPath", "OutputPath"}

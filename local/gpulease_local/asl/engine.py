@@ -13,10 +13,10 @@ Invariants
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gpulease_local.asl import interpreter
+from gpulease_local.asl.calls import Invoke, TaskReply, TransitionEvent
 from gpulease_local.asl.clocks import EngineClock
 from gpulease_local.asl.errors import (
     MARSHAL_ERROR,
@@ -26,11 +26,10 @@ from gpulease_local.asl.errors import (
     ExecutionAlreadyExists,
     ExecutionDoesNotExist,
     InvalidExecutionInput,
-    InvalidName,
     StateError,
     StateMachineDoesNotExist,
 )
-from gpulease_local.asl.execution import Execution, Status, iso_time
+from gpulease_local.asl.execution import Execution, Status, check_name, iso_time
 from gpulease_local.asl.loop import Loop
 from gpulease_local.asl.model import Choice, Fail, Pass, Service, State, StateMachine, Succeed, Task, Wait
 from gpulease_local.asl.paths import check_size, decode_json, encode_json
@@ -38,40 +37,9 @@ from gpulease_local.asl.retry import find_catcher, find_retrier
 from gpulease_local.asl.store import MemoryStore, Store
 
 HISTORY_LIMIT = 25_000  # https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
-NAME_LIMIT = 80
 NAME_KEPT_SECONDS = 90 * 86_400  # the name of an ended execution is free again after this
-_FORBIDDEN_IN_NAMES = frozenset(' \t\r\n<>{}[]?*"#%\\^|~`$&,;:/')
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskReply:
-    """What a called function answered: a JSON value, or an error name with its cause.
-
-    `duration_seconds` is how long the call took in virtual time; leave it 0 with the wall clock.
-    """
-
-    value: Any = None
-    error: str | None = None
-    cause: str = ""
-    duration_seconds: float = 0.0
-
-
-Invoke = Callable[[str, Any], TaskReply]
-
-
-@dataclass(frozen=True, slots=True)
-class TransitionEvent:
-    """A state was entered, retried (`from_state` = `to_state`) or the execution ended (`to_state` None)."""
-
-    time: float
-    machine: str
-    execution: str
-    from_state: str | None
-    to_state: str | None
-    status: Status
-    error: str | None
 
 
 class Engine(Loop):
@@ -118,8 +86,7 @@ class Engine(Loop):
         A running execution of the same name and input is returned as it is (the service's rule); otherwise a taken name
         raises ExecutionAlreadyExists.
         """
-        if not 1 <= len(name) <= NAME_LIMIT or not _FORBIDDEN_IN_NAMES.isdisjoint(name) or not name.isprintable():
-            raise InvalidName(f"{name!r} is not a name of 1 to {NAME_LIMIT} allowed characters")
+        check_name(name)
         try:
             text = encode_json(input)
             check_size(text, "The input")

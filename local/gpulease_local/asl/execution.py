@@ -10,6 +10,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from gpulease_local.asl.errors import InvalidName
+
+NAME_LIMIT = 80
+_FORBIDDEN_IN_NAMES = frozenset(' \t\r\n<>{}[]?*"#%\\^|~`$&,;:/')
 ARN_PREFIX = "arn:aws:states:local:000000000000"
 
 
@@ -82,3 +86,9 @@ def iso_time(epoch_seconds: float) -> str:
     """Return a time as the service writes it in the context object, in UTC with milliseconds."""
     moment = datetime.fromtimestamp(epoch_seconds, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidName unless the service would take this name for an execution."""
+    if not 1 <= len(name) <= NAME_LIMIT or not _FORBIDDEN_IN_NAMES.isdisjoint(name) or not name.isprintable():
+        raise InvalidName(f"{name!r} is not a name of 1 to {NAME_LIMIT} allowed characters")

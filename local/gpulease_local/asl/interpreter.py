@@ -11,7 +11,7 @@ from gpulease_local.asl.execution import Execution
 from gpulease_local.asl.model import Choice, Pass, Service, State, Task, Wait
 from gpulease_local.asl.paths import ReferencePath, check_size, decode_json, encode_json
 
-MAX_SECONDS = 99_999_999
+MAX_SECONDS = 99_999_999  # the service's limit for waits and timeouts
 
 
 def select(path: ReferencePath | None, data: Any, execution: Execution) -> Any:

@@ -7,11 +7,12 @@ is answered, so the test can tell what must not be lost. Prints nothing; ends wh
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from gpulease_local.asl import Engine, ScaledClock, SqliteStore, TaskReply, load_definition
+
+from tests.support.asl import pause, until
 
 EXECUTIONS = 8
 STEPS = 14
@@ -53,7 +54,7 @@ def main(folder: Path) -> None:
 
     def invoke(function: str, payload: Any) -> TaskReply:
         note("calls.txt", f"{payload['name']} {function} {payload['retry']}")
-        time.sleep(0.002)
+        pause(0.002)
         if function == "step-2" and payload["retry"] == 0:
             return TaskReply(error="Throttled")
         return TaskReply(f"{payload['name']} {function}")
@@ -75,8 +76,7 @@ def main(folder: Path) -> None:
         if name not in seen:
             engine.start("chain", name, {"number": number})
             note("started.txt", name)
-    while any(engine.executions(status="RUNNING")):
-        time.sleep(0.02)
+    until(lambda: not any(engine.executions(status="RUNNING")), patience_seconds=60.0)
     stop.set()
     loop.join()
     engine.close()

@@ -5,12 +5,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 from gpulease_local.asl import SqliteStore
 
+from tests.support.asl import until
 from tests.unit.asl.killed_worker import EXECUTIONS, STEPS
 
 KILLS = 5
@@ -83,8 +83,8 @@ def _wait_for_new_calls(folder: Path, process: subprocess.Popen[bytes], number: 
     """Wait until the process has made some calls of its own (or has ended)."""
     calls = folder / "calls.txt"
     before = calls.stat().st_size if calls.exists() else 0
-    deadline = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < deadline:
-        if calls.exists() and calls.read_bytes()[before:].count(b"\n") >= number:
-            return
-        time.sleep(0.001)
+
+    def made() -> bool:
+        return calls.exists() and calls.read_bytes()[before:].count(b"\n") >= number
+
+    until(lambda: made() or process.poll() is not None)

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +11,7 @@ import pytest
 from gpulease_local.asl import Engine, MemoryStore, ScaledClock, SqliteStore, Store, TaskReply, load_definition
 
 from tests.asl.machines import answer, task
-
-PATIENCE_SECONDS = 20.0
+from tests.support.asl import PATIENCE_SECONDS, pause, until
 
 
 @contextmanager
@@ -36,14 +34,6 @@ def running(
         loop.join(PATIENCE_SECONDS)
         engine.close()
         assert not loop.is_alive()
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.005)
 
 
 def ended(engine: Engine, name: str) -> bool:
@@ -158,7 +148,7 @@ def test_a_schedule_never_runs_beside_itself_and_holds_up_nobody() -> None:
         with lock:
             inside += 1
             most = max(most, inside)
-        time.sleep(0.05)
+        pause(0.05)
         with lock:
             inside -= 1
             turns += 1
@@ -194,7 +184,7 @@ def test_closing_lets_calls_finish_and_starts_no_new_ones(tmp_path: Path) -> Non
     def invoke(function: str, payload: Any) -> TaskReply:
         calls.append(function)
         began.set()
-        time.sleep(0.2)
+        pause(0.2)
         return TaskReply(function)
 
     store = SqliteStore(tmp_path / "engine.sqlite")
