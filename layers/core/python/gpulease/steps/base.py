@@ -6,10 +6,10 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from gpulease.domain.event import Event
+from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason
 from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.resource import Resource
+from gpulease.domain.resource import Resource, ResourceKind, resource_id
 from gpulease.errors import LeaseConflict, LeaseSuperseded
 from gpulease.ports import Deps, Ref
 
@@ -90,8 +90,13 @@ def with_attempt(lease: Lease, attempt: Attempt) -> Lease:
     )
 
 
-def fail_attempt(record: LeaseRecord, now: datetime, reason: Reason, detail: str, *resources: Resource) -> Change:
-    """Note why the current attempt failed. Its resources are marked for giving back by `ReleaseAttempt`."""
+def fail_attempt(
+    record: LeaseRecord, now: datetime, reason: Reason, detail: str, *resources: Resource, status: int = 0
+) -> Change:
+    """Note why the current attempt failed. Its resources are marked for giving back by `ReleaseAttempt`.
+
+    `status`: the provider's own code where an answer of it was the end.
+    """
     attempt = record.lease.attempt
     if attempt is None:
         raise LeaseSuperseded(f"{record.lease.id} has no attempt under way")
@@ -103,7 +108,15 @@ def fail_attempt(record: LeaseRecord, now: datetime, reason: Reason, detail: str
         kind="attempt_failed",
         text=text[:600],
         level="warning",
-        facts={"attempt": attempt.number, "reason": reason.value, "offer": attempt.offer.key},
+        facts={
+            "attempt": attempt.number,
+            "reason": reason.value,
+            "offer": attempt.offer.key,
+            "provider": attempt.offer.provider,
+            "region": attempt.offer.region,
+            **_machine_facts(record, attempt),
+            **({"status": status} if status else {}),
+        },
     )
     return Change(
         lease_id=lease.id,
@@ -112,6 +125,11 @@ def fail_attempt(record: LeaseRecord, now: datetime, reason: Reason, detail: str
         events=(event,),
         epoch=lease.epoch,
     )
+
+
+def _machine_facts(record: LeaseRecord, attempt: Attempt) -> dict[str, Fact]:
+    machine = record.resource(resource_id(record.lease.id, ResourceKind.INSTANCE, attempt.number))
+    return {"resource_id": machine.id, "provider_id": machine.provider_id} if machine else {}
 
 
 def waiting_for(record: LeaseRecord, now: datetime, text: str) -> Change | None:

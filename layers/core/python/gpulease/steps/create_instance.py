@@ -143,7 +143,7 @@ def _refused(
         }
     )
     try:
-        deps.ledger.commit(fail_attempt(record, now, reason, error.facts.message, closed))
+        deps.ledger.commit(fail_attempt(record, now, reason, error.facts.message, closed, status=error.facts.status))
     except (LeaseConflict, LeaseSuperseded):
         # The lease moved on meanwhile. That nothing was created stays a fact, and spares the wait for it to appear.
         record_fact(deps, record.lease.id, intent.id, partial(_close_refused, now=now, note=closed.release_note))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from math import ceil
 
-from gpulease.domain.event import Event
+from gpulease.domain.event import Event, Fact
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import (
@@ -40,6 +40,9 @@ class Learned:
     delete_sent: bool = False
     delete_accepted: bool = False
     error: str = ""
+    error_reason: str = ""
+    error_status: int = 0
+    """The provider's own code; 0 = no answer."""
     retry_after_seconds: float = 0.0
     adopted: bool = False
     never_appeared: bool = False
@@ -59,7 +62,7 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
     if after is None or after.release is None or after.state is ResourceState.RELEASED:
         return Outcome("done")
     if after.release.alarmed_at is not None and resource.release.alarmed_at is None:
-        _alarm(after, deps)
+        _alarm(after, learned, deps)
     return Outcome("done", ceil((after.release.next_try_at - deps.clock.now()).total_seconds()))
 
 
@@ -86,6 +89,8 @@ def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, de
         return replace(
             learned,
             error=str(error) if not refused else error.facts.message,
+            error_reason=error.reason,
+            error_status=error.facts.status,
             retry_after_seconds=error.facts.retry_after_seconds,
             auth_failed=isinstance(error, ProviderAuthFailed),
         )
@@ -164,16 +169,21 @@ def _pause(progress: ReleaseProgress, learned: Learned, now: datetime) -> float:
 
 def _told(resource: Resource, progress: ReleaseProgress, learned: Learned, now: datetime, alarm: bool) -> "list[Event]":
     name = f"{resource.kind} {resource.provider_id or resource.id}"
+    facts: dict[str, Fact] = {
+        **_place(resource),
+        "reason": learned.error_reason or "still_there",
+        **({"status": learned.error_status} if learned.error_status else {}),
+    }
     events = []
     if learned.delete_accepted:
         text = f"delete of {name} accepted (try {progress.tries}); still billed until it is proven gone"
         events.append(event(resource.lease_id, now, "delete_accepted", text, resource_id=resource.id))
     elif learned.error and (resource.release is None or learned.error[:300] != resource.release.last_error):
         text = f"{name} is not given back yet: {learned.error}"
-        events.append(event(resource.lease_id, now, "delete_refused", text[:600], "warning", resource_id=resource.id))
+        events.append(event(resource.lease_id, now, "delete_refused", text[:600], "warning", **facts))
     if alarm:
         text = f"{name} has not been given back for 10 minutes; it is still billed, and tried again for ever"
-        events.append(event(resource.lease_id, now, "release_stuck", text, "error", resource_id=resource.id))
+        events.append(event(resource.lease_id, now, "release_stuck", text, "error", **facts))
     return events
 
 
@@ -183,9 +193,24 @@ def _close(record: LeaseRecord, resource: Resource, now: datetime, note: str) ->
     return Change(lease_id=record.lease.id, resources=(released(resource, now, note),), events=(told,))
 
 
-def _alarm(resource: Resource, deps: Deps) -> None:
+def _place(resource: Resource) -> dict[str, Fact]:
+    return {
+        "provider": resource.provider,
+        "region": resource.region,
+        "resource_id": resource.id,
+        "provider_id": resource.provider_id,
+    }
+
+
+def _alarm(resource: Resource, learned: Learned, deps: Deps) -> None:
     text = f"{resource.kind} {resource.provider_id or resource.id} at {resource.provider}/{resource.region} is not gone"
-    facts = {"lease_id": resource.lease_id, "resource_id": resource.id, "provider": resource.provider}
     deps.notifier.alarm(
-        "ReleaseStuck", text, {**facts, "last_error": resource.release.last_error if resource.release else ""}
+        "ReleaseStuck",
+        text,
+        {
+            "lease_id": resource.lease_id,
+            **_place(resource),
+            "reason": learned.error_reason or "still_there",
+            "last_error": resource.release.last_error if resource.release else "",
+        },
     )
