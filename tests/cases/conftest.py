@@ -1,0 +1,38 @@
+"""Each case is played twice: with the provider's own texts, and with every text in other words."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.case_world import CaseWorld
+
+NewWorld = Callable[..., CaseWorld]
+
+
+@pytest.fixture(params=[False, True], ids=["own-words", "reworded"])
+def reworded(request: pytest.FixtureRequest) -> bool:
+    """Whether the provider says everything in other words."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def new_world(reworded: bool) -> Iterator[NewWorld]:
+    """Makes worlds with other settings than the usual ones; one at a time."""
+    worlds: list[CaseWorld] = []
+
+    def make(**settings: Any) -> CaseWorld:
+        if worlds:
+            worlds.pop().close()
+        worlds.append(CaseWorld(reworded=reworded, **settings))
+        return worlds[-1]
+
+    yield make
+    for each in worlds:
+        each.close()
+
+
+@pytest.fixture
+def world(new_world: NewWorld) -> CaseWorld:
+    """The usual world."""
+    return new_world()

@@ -1,0 +1,332 @@
+"""The world in which the behaviour cases are played: the whole stack in virtual time, a foreigner in the same account,
+and the checks that hold at the end of every case.
+
+Times of a case are seconds since its T+0, the moment at which its (first) lease was asked for.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpulease.domain.event import Event
+from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.ports import Change, Ledger
+from gpulease.providers.http import RawResponse, Transport
+from gpulease_local.asl import TaskReply
+from gpulease_local.simulate.virtual import DEPLOYMENT, OWNER, Invoke, VirtualStack
+from gpulease_sim.vultr import BookObject, MachineRule, SeenCall, Settings
+
+from tests.support.case_checks import problems_of
+from tests.support.vultr_world import steady
+from tests.support.watched_ledger import WatchedLedger
+
+R_SECONDS = 300.0
+V_SECONDS = 120.0
+REGION = "ewr"
+VM_PLAN = "vcg-l40s-16c-180g-48vram"
+METAL_PLAN = "vbm-48c-1024gb-4-a100-gpu"
+ONE_VM: Mapping[str, Any] = {"regions": [REGION], "plans": [VM_PLAN], "plan_kinds": ["vm"]}
+"""A request that one offer fits."""
+ONE_METAL: Mapping[str, Any] = {
+    "regions": [REGION],
+    "plans": [METAL_PLAN],
+    "plan_kinds": ["bare_metal"],
+    "gpu_count": 4,
+}
+QUIET_SECONDS = 3600.0
+
+
+class Killed(BaseException):
+    """The function's process is gone; nothing in it may catch this."""
+
+
+@dataclass
+class Kill:
+    """Where a function dies: in a call to the provider, before it is sent or after it was carried out."""
+
+    function: str = ".*"
+    method: str = ".*"
+    path: str = ".*"
+    sent: bool = True
+    times: int = 1
+    skip: int = 0
+    error: str = "Sandbox.Timedout"
+    """What the state machine is told."""
+
+    def falls_on(self, function: str, method: str, path: str) -> bool:
+        """Whether it strikes now; counts."""
+        pairs = ((self.function, function), (self.method, method), (self.path, path))
+        if self.times <= 0 or not all(re.fullmatch(pattern, text) for pattern, text in pairs):
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        self.times -= 1
+        return True
+
+
+class _KillingTransport:
+    def __init__(self, inner: Transport, world: "CaseWorld") -> None:
+        self._inner = inner
+        self._world = world
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        connect_timeout: float,
+        read_timeout: float,
+    ) -> RawResponse:
+        path = url.partition("/v2")[2].partition("?")[0]
+        self._world.sent_headers.append(dict(headers))
+        kill = self._world.due_kill(method, path)
+        if kill is not None and not kill.sent:
+            raise Killed(kill.error)
+        answer = self._inner.send(
+            method, url, headers=headers, body=body, connect_timeout=connect_timeout, read_timeout=read_timeout
+        )
+        if kill is not None:
+            raise Killed(kill.error)
+        return answer
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Something of somebody else in the same account, as it was planted."""
+
+    kind: str
+    id: str
+    label: str
+    tags: tuple[str, ...]
+
+
+class CaseWorld:
+    """One case. `close()` after use."""
+
+    def __init__(self, *, reworded: bool = False, seed: int = 0, **settings: Any) -> None:
+        self.reworded = reworded
+        self.kills: list[Kill] = []
+        self.sent_headers: list[dict[str, str]] = []
+        self.states: list[tuple[float, str, LeaseState]] = []
+        """(T+, lease id, state) at each write of a lease's row."""
+        self.wrong_claims: list[str] = []
+        """Claims of the ledger that the provider's book contradicted at the moment they were written."""
+        self.replies: list[tuple[str, int]] = []
+        """(function, bytes of its answer) of every call by a state machine."""
+        self._function = ""
+        chosen: Settings = steady(**{"reworded": reworded, "requests_per_second": 30, **settings})
+        self.ledger: WatchedLedger | None = None
+        self.stack = VirtualStack(
+            seed=seed,
+            settings=chosen,
+            wrap_ledger=self._watched,
+            wrap_transport=lambda transport: _KillingTransport(transport, self),
+            wrap_invoke=self._killable,
+        ).load()
+        self.cloud = self.stack.cloud
+        self.t0 = self.stack.clock.time()
+        self.foreign = self._plant_foreigners()
+        self.foreign_machines = sum(each.kind == "instance" for each in self.foreign)
+        self.calls_before = self.cloud.calls_total
+
+    def close(self) -> None:
+        """Let other worlds use this process."""
+        self.stack.close()
+
+    # --- script ---
+
+    def machine(self, *numbers: int, **change: Any) -> None:
+        """How our nth machines behave (from 1; none = all that carry our marker)."""
+        nth = tuple(number + self.foreign_machines for number in numbers)
+        rule = MachineRule(match=f"^gpulease:{DEPLOYMENT}:", nth=nth, change=change)
+        self.set(rules=(*self.cloud.settings.rules, rule))
+
+    def set(self, **changes: Any) -> None:
+        """Other settings of the account from now on."""
+        self.cloud.settings = replace(self.cloud.settings, **changes)
+
+    def kill(self, **where: Any) -> Kill:
+        """Let a function die; see `Kill`."""
+        kill = Kill(**where)
+        self.kills.append(kill)
+        return kill
+
+    def due_kill(self, method: str, path: str) -> Kill | None:
+        """The kill that falls on this call of a step, if any."""
+        if not self._function:
+            return None
+        return next((kill for kill in self.kills if kill.falls_on(self._function, method, path)), None)
+
+    def up(self, owner: str = OWNER, **request: Any) -> str:
+        """Ask for a lease (one VM offer unless told otherwise); its id. The first one sets T+0."""
+        if not self.stack.leases():
+            self.t0 = self.stack.clock.time()
+        return self.stack.up(owner=owner, **{"name": "box", **(request or ONE_VM)})
+
+    def down(self, lease_id: str, owner: str = OWNER) -> None:
+        """Give it back."""
+        self.stack.down(lease_id, owner=owner)
+
+    def at(self, seconds: float) -> None:
+        """Let time pass until T+seconds."""
+        self.stack.engine.run_until(self.t0 + seconds)
+
+    def run_for(self, seconds: float) -> None:
+        """Let time pass."""
+        self.stack.run_for(seconds)
+
+    def until(self, lease_id: str, state: LeaseState, *, within: float) -> float:
+        """Let time pass until the lease is in that state; T+ of the first write that says so. Fails after `within`."""
+        reached = self.stack.run_until(
+            lambda: self.lease(lease_id).state is state, limit_seconds=within, step_seconds=2.0
+        )
+        assert reached, f"not {state} within {within} s\n{self.story(lease_id)}"
+        return next(at for at, whose, what in reversed(self.states) if (whose, what) == (lease_id, state))
+
+    # --- what is so ---
+
+    @property
+    def now(self) -> float:
+        """T+ of now."""
+        return self.stack.clock.time() - self.t0
+
+    def lease(self, lease_id: str) -> Lease:
+        """The lease's row."""
+        return self.stack.lease(lease_id)
+
+    def record(self, lease_id: str) -> LeaseRecord:
+        """The lease with its resources."""
+        return self.stack.record(lease_id)
+
+    def machine_of(self, lease_id: str, attempt: int = 1) -> Resource:
+        """The machine of one attempt."""
+        return self.record(lease_id).of_kind(ResourceKind.INSTANCE, attempt)[0]
+
+    def events(self, lease_id: str, kind: str = "") -> list[Event]:
+        """Its story, or all of one kind."""
+        return [each for each in self.stack.events(lease_id) if not kind or each.kind == kind]
+
+    def states_of(self, lease_id: str) -> list[LeaseState]:
+        """The states it was shown in, in order, repeats left out."""
+        seen: list[LeaseState] = []
+        for _, whose, state in self.states:
+            if whose == lease_id and (not seen or seen[-1] is not state):
+                seen.append(state)
+        return seen
+
+    def ours(self, kind: str = "") -> list[BookObject]:
+        """Everything that was ever made for us; `kind` as in the book."""
+        prefix = f"gpulease:{DEPLOYMENT}:"
+        return [
+            each
+            for each in self.cloud.book.objects()
+            if any(marker.startswith(prefix) for marker in each.markers) and kind in ("", each.kind)
+        ]
+
+    def billed(self, kind: str = "") -> list[BookObject]:
+        """What exists for us now."""
+        return [each for each in self.ours(kind) if each.destroyed is None]
+
+    def calls(self, method: str = ".*", path: str = ".*", since: float = -1.0) -> list[SeenCall]:
+        """Calls since the beginning of the case; `at` is T+, `path` a regex of the whole path."""
+        assert self.cloud.calls_total <= (self.cloud.calls.maxlen or 0), "the record of calls is not complete"
+        return [
+            call._replace(at=call.at - self.t0)
+            for call in list(self.cloud.calls)[self.calls_before :]
+            if re.fullmatch(method, call.method) and re.fullmatch(path, call.path) and call.at - self.t0 >= since
+        ]
+
+    def gone_at(self, provider_id: str) -> float:
+        """T+ of the end of its bill; fails while it is billed."""
+        destroyed = self.cloud.book.get(provider_id).destroyed
+        assert destroyed is not None, f"{provider_id} is still billed at T+{self.now:.0f}"
+        return destroyed - self.t0
+
+    def longest_history(self) -> int:
+        """Events of the longest execution so far."""
+        return max((each.events for each in self.stack.engine.executions()), default=0)
+
+    def story(self, lease_id: str) -> str:
+        """What happened to a lease, for people."""
+        lines = [
+            f"T+{each.at.timestamp() - self.t0:8.1f} {each.level:7} {each.kind}: {each.text} {json.dumps(each.facts)}"
+            for each in self.stack.events(lease_id)
+        ]
+        return "\n".join((f"{lease_id}: {self.lease(lease_id).state} {self.lease(lease_id).reason}", *lines))
+
+    # --- checks ---
+
+    def assert_right_at_the_end(self, *, twins_made_by_the_provider: int = 0, still: tuple[str, ...] = ()) -> None:
+        """The checks that hold at the end of every case, after an hour in which nothing more may happen.
+
+        `twins_made_by_the_provider`: machines that the provider made beside the one asked for. `still`: leases that
+        are rightly on their way still.
+        """
+        before = self.cloud.calls_total
+        self.run_for(QUIET_SECONDS)
+        problems = problems_of(self, since=before, twins=twins_made_by_the_provider, still=still)
+        stories = "\n\n".join(self.story(lease.id) for lease in self.stack.leases())
+        assert not problems, "\n".join((*problems, "", stories))
+
+    # --- parts ---
+
+    def _watched(self, inner: Ledger) -> Ledger:
+        self.ledger = WatchedLedger(inner, self._committed)
+        return self.ledger
+
+    def _committed(self, change: Change) -> None:
+        now = self.stack.clock.time()
+        if change.lease is not None:
+            self.states.append((now - self.t0, change.lease_id, change.lease.state))
+            if change.lease.state is LeaseState.RELEASED:
+                self._must_be_gone(change.lease_id, f":{change.lease_id}.", now)
+        for resource in change.resources:
+            if resource.state is ResourceState.RELEASED:
+                self._must_be_gone(resource.id, f":{resource.id}", now, exactly=True)
+                if resource.provider_id and self.cloud.book.get(resource.provider_id, now).destroyed is None:
+                    self._claim(resource.id, resource.provider_id, now)
+
+    def _must_be_gone(self, what: str, part: str, now: float, *, exactly: bool = False) -> None:
+        for each in self.cloud.book.billed(now):
+            if any(marker.endswith(part) if exactly else part in marker for marker in each.markers):
+                self._claim(what, each.id, now)
+
+    def _claim(self, what: str, provider_id: str, now: float) -> None:
+        self.wrong_claims.append(f"T+{now - self.t0:.1f}: {what} was written as released, {provider_id} is billed")
+
+    def _killable(self, invoke: Invoke) -> Invoke:
+        def killable(function: str, payload: Any) -> TaskReply:
+            self._function = function
+            try:
+                reply = invoke(function, payload)
+            except Killed as killed:
+                reply = TaskReply(error=str(killed), cause="the function ended without an answer")
+            finally:
+                self._function = ""
+            self.replies.append((function, len(json.dumps(reply.value))))
+            return reply
+
+        return killable
+
+    def _plant_foreigners(self) -> tuple[Foreign, ...]:
+        others_marker = "gpulease:elsewhere0:l-aaaaaaaaaaaa"
+        machine = {"region": REGION, "plan": VM_PLAN, "os_id": 1743}
+        return (
+            self._plant("instance", "/instances", machine | {"label": "gpulease-box", "tags": ["team:physics"]}),
+            self._plant("instance", "/instances", machine | {"label": "box", "tags": [f"{others_marker}.instance.1"]}),
+            self._plant("vpc", "/vpcs", {"region": REGION, "description": f"{others_marker}.network.1"}),
+            self._plant("vpc", "/vpcs", {"region": REGION, "description": "gpulease"}),
+        )
+
+    def _plant(self, kind: str, path: str, body: Mapping[str, Any]) -> Foreign:
+        headers = {"Authorization": "Bearer theirs", "Content-Type": "application/json"}
+        answer = self.cloud.handle("POST", path, {}, headers, json.dumps(body).encode(), "203.0.113.7")
+        assert answer.status in (201, 202), answer
+        return Foreign(kind, answer.json()[kind]["id"], str(body.get("label", "")), tuple(body.get("tags", ())))
