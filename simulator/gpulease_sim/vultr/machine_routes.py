@@ -19,7 +19,7 @@ from gpulease_sim.vultr.api import (
 )
 from gpulease_sim.vultr.create import checked_tags, checked_user_data, choose_image, create, join
 from gpulease_sim.vultr.machines import NEVER, NO_ADDRESS, Machine
-from gpulease_sim.vultr.wire import machine_wire, pending_charges, vcpu_family, vpcs_wire
+from gpulease_sim.vultr.wire import machine_wire, pending_charges, plan_line, vpcs_wire
 
 REFUSED = 500
 """State conflicts are this status with a text, not 409."""
@@ -250,7 +250,7 @@ def _larger_plans(account: Account, machine: Machine, now: float) -> list[Json]:
         for plan in catalog.PLANS.values()
         if not machine.metal
         and plan.on_demand
-        and vcpu_family(plan.id) == vcpu_family(present.id)
+        and plan_line(plan.id) == plan_line(present.id)
         and plan.monthly_usd > present.monthly_usd
     ]
 

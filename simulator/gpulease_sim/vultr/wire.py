@@ -1,7 +1,5 @@
 """How machines and networks look in answers."""
 
-from decimal import Decimal
-
 from gpulease_sim.vultr import catalog
 from gpulease_sim.vultr.account import Account, Vpc
 from gpulease_sim.vultr.api import Json, timestamp
@@ -39,7 +37,7 @@ def vpc_wire(vpc: Vpc) -> Json:
 
 def pending_charges(account: Account, machine: Machine, now: float) -> float:
     """USD so far."""
-    return float(cost_of(account.book.entry(machine.id), now) + Decimal(0))
+    return float(cost_of(account.book.entry(machine.id), now))
 
 
 def _instance(account: Account, machine: Machine, now: float, created: bool) -> Json:
@@ -150,6 +148,6 @@ def _v6(machine: Machine, host: str) -> str:
     return f"2001:db8:{machine.number >> 16:x}:{machine.number & 0xFFFF:x}::{host}"
 
 
-def vcpu_family(plan_id: str) -> str:
+def plan_line(plan_id: str) -> str:
     """The line a plan belongs to; plans change only within it."""
     return f"{catalog.PLANS[plan_id].type}/{'-'.join(plan_id.split('-')[:2])}"

@@ -150,6 +150,20 @@ def test_a_vpc_cannot_be_deleted_for_a_while_after_its_machine_is_gone() -> None
     assert world.cloud.book.get(vpc).destroyed == START + 125
 
 
+def test_a_vpc_is_held_by_each_of_its_machines() -> None:
+    world = VultrWorld()
+    vpc = world.create_vpc()
+    first, second = world.create_vm(attach_vpc=[vpc])["id"], world.create_vm(attach_vpc=[vpc])["id"]
+    world.wait(100)
+
+    for number, gone in enumerate((first, second), start=1):
+        assert world.call("DELETE", f"/vpcs/{vpc}").json()["error"].count("198.18.") == 3 - number
+        world.call("DELETE", f"/instances/{gone}")
+        world.wait(30)
+
+    assert world.call("DELETE", f"/vpcs/{vpc}").status == 204
+
+
 def test_the_window_after_the_machine_can_be_minutes_long() -> None:
     world = VultrWorld(steady(vm=replace(STEADY, vpc_hold_seconds=(240, 240))))
     vpc = world.create_vpc()
