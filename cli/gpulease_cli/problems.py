@@ -11,10 +11,13 @@ _CODES = {400: ExitCode.USAGE, 404: ExitCode.NOT_FOUND, 413: ExitCode.USAGE, 422
 
 def problem_line(problem: ApiProblem, call: Callable[[str], str] = str) -> str:
     """The first wrong field, else the detail. `call` turns the API's name of a field into what the user typed."""
+    if problem.code == "no_matching_offer" and problem.errors:
+        # Each of these is one way out, and which of them is meant only the user knows.
+        ways = [f"{call(error.field)}: {error.message}" for error in problem.errors]
+        return f"no offer matches; {'; or '.join(ways)}"
     if problem.errors:
         first, more = problem.errors[0], len(problem.errors) - 1
-        lead = "no offer matches; " if problem.code == "no_matching_offer" else ""
-        text = f"{lead}{first.message}" + (f" (and {more} more)" if more else "")
+        text = first.message + (f" (and {more} more)" if more else "")
         return f"{call(first.field)}: {text}" if first.field else text
     if problem.status == 401:
         return f"token: {problem}; give the right one with --token or GPULEASE_TOKEN"

@@ -6,6 +6,9 @@ from datetime import datetime
 from gpulease_cli.text import between, cost, duration, rate
 from gpulease_cli.views import AttemptView, LeaseView, OfferView, ResourceView
 
+_NO_FAILURES = frozenset({"user", "idle", "expired", "budget"})
+"""Reasons for which an attempt ends although nothing went wrong."""
+
 
 def offer(view: OfferView) -> str:
     """`1 x A100 (80 GiB) at vultr/ewr, $1.20/h`."""
@@ -23,7 +26,8 @@ def attempt(view: AttemptView, state: str, now: datetime) -> str:
     """One attempt in one line. By the lease's `state` one that did not fail is under way or made the machine."""
     end = "under way" if state == "provisioning" else "made the machine"
     if view.failed:
-        end = f"failed: {': '.join(part for part in (view.reason, view.detail) if part)}"
+        end = "ended: " if view.reason in _NO_FAILURES else "failed: "
+        end += ": ".join(part for part in (view.reason, view.detail) if part)
     until = view.ended_at or (now if state == "provisioning" else None)
     took = "" if until is None or view.started_at is None else f" ({between(view.started_at, until)})"
     return f"attempt {view.number}: {view.offer} at {rate(view.price_per_hour_usd)}/h {end}{took}"

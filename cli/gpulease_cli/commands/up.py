@@ -14,6 +14,7 @@ from gpulease_cli.options import DURATION, CountType, api_options, json_option, 
 from gpulease_cli.problems import as_cli_error
 from gpulease_cli.progress import progress
 from gpulease_cli.request import LeaseRequest, build, from_file, from_options
+from gpulease_cli.text import cost
 from gpulease_cli.views import LeaseView, OffersView
 from gpulease_cli.waiting import Waiter
 
@@ -160,6 +161,7 @@ def _wait(app: App, client: Client, lease: LeaseView, timeout: int | None) -> tu
                 case "release":
                     waiter.leases[0] = client.release(lease.id)
                     waiter.run(progress(app), lambda lease: lease.released)
+                    app.note(f"{lease.label} is released; it cost {cost(waiter.leases[0].cost_so_far_usd)}")
             return waiter.leases[0], ExitCode.INTERRUPTED
         break
     lease = waiter.leases[0]

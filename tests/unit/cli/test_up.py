@@ -270,7 +270,7 @@ def test_when_nothing_fits_it_is_exit_1_and_says_what_would(cli: Cli, api: FakeA
     result = cli.run("up", "--gpu", "A100", "--max-price", "1")
 
     assert result.code == 1
-    assert result.error == "--max-price: no offer matches; without this limit 2 offers match"
+    assert result.error == "no offer matches; --max-price: without this limit 2 offers match"
 
 
 def test_ctrl_c_without_a_terminal_leaves_the_lease_and_says_so(cli: Cli, api: FakeApi) -> None:
@@ -294,6 +294,7 @@ def test_ctrl_c_can_release(cli: Cli, api: FakeApi) -> None:
 
     assert result.code == 130
     assert json.loads(result.out)["state"] == "released"
+    assert "train is released; it cost $0.04" in result.err
 
 
 def test_ctrl_c_can_keep_waiting(cli: Cli, api: FakeApi) -> None:
