@@ -88,6 +88,10 @@ class App:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
+    def error(self, line: str) -> None:
+        """The one line of a command that ends badly and still has a result to print."""
+        self.note(f"gpulease: error: {line}")
+
     def console(self, *, stderr: bool = False) -> "Console":
         """For tables and colours. Not a terminal: as wide as the content, so nothing is cut for a file or a pipe."""
         from rich.console import Console

@@ -17,6 +17,10 @@ LONGEST_OUTAGE_SECONDS = 180.0
 """So long in a row the API may be away before the waiting ends (a restart of `gpulease local` takes seconds)."""
 
 
+class WaitTimedOut(CliError):
+    """The time for waiting is over; the leases go on."""
+
+
 class Waiter:
     """Waits for some leases; can be asked to go on after an interruption, and counts its time-out over all of it."""
 
@@ -29,7 +33,7 @@ class Waiter:
         self._outage_since: float | None = None
 
     def run(self, progress: Progress, done: Callable[[LeaseView], bool]) -> None:
-        """Returns when all are done. Raises CliError (timed out; API away for too long) and KeyboardInterrupt."""
+        """Returns when all are done. Raises WaitTimedOut, ApiError (away for too long), KeyboardInterrupt."""
         with progress:
             progress.show(self.leases, self._client.now())
             while not all(done(lease) for lease in self.leases):
@@ -56,7 +60,7 @@ class Waiter:
         return fresh
 
     def _pause_seconds(self) -> float:
-        """Short while things go quickly, longer later; never past the time-out. Raises CliError after that."""
+        """Short while things go quickly, longer later; never past the time-out. Raises WaitTimedOut after that."""
         waited = self._app.clock.elapsed_seconds() - self._started
         pause = 1.0 if waited < 20 else 2.0 if waited < 120 else 5.0
         if self._timeout_seconds is None:
@@ -64,7 +68,7 @@ class Waiter:
         left = self._timeout_seconds - waited
         if left <= 0:
             states = ", ".join(f"{lease.label} is {lease.state}" for lease in self.leases)
-            raise CliError(
+            raise WaitTimedOut(
                 f"{duration(waited)} are over and {states}; it goes on and is billed, "
                 "see it with `gpulease show`, give it back with `gpulease down`",
                 field="--timeout",

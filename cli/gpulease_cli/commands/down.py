@@ -15,7 +15,7 @@ from gpulease_cli.progress import progress
 from gpulease_cli.resolve import resolve
 from gpulease_cli.text import cost
 from gpulease_cli.views import LIVE_STATES, LeaseView
-from gpulease_cli.waiting import Waiter
+from gpulease_cli.waiting import Waiter, WaitTimedOut
 
 
 @click.command("down")
@@ -97,6 +97,9 @@ def _wait(
     except KeyboardInterrupt:
         app.note("Interrupted; giving back goes on without you, see `gpulease ls`")
         return waiter.leases, ExitCode.INTERRUPTED
+    except WaitTimedOut as error:
+        app.error(error.line())
+        return waiter.leases, ExitCode.TIMED_OUT
     return waiter.leases, ExitCode.OK
 
 

@@ -16,7 +16,7 @@ from gpulease_cli.progress import progress
 from gpulease_cli.request import LeaseRequest, build, from_file, from_options
 from gpulease_cli.text import cost
 from gpulease_cli.views import LeaseView, OffersView
-from gpulease_cli.waiting import Waiter
+from gpulease_cli.waiting import Waiter, WaitTimedOut
 
 
 @click.command("up")
@@ -163,14 +163,16 @@ def _wait(app: App, client: Client, lease: LeaseView, timeout: int | None) -> tu
                     waiter.run(progress(app), lambda lease: lease.released)
                     app.note(f"{lease.label} is released; it cost {cost(waiter.leases[0].cost_so_far_usd)}")
             return waiter.leases[0], ExitCode.INTERRUPTED
+        except WaitTimedOut as error:
+            app.error(error.line())
+            return waiter.leases[0], ExitCode.TIMED_OUT
         break
     lease = waiter.leases[0]
     if not lease.released:
         return lease, ExitCode.OK
     how = "has run and is released" if lease.running_at else "ended without running"
-    app.note(
-        f"gpulease: error: {lease.label}: {how} ({words.why(lease) or 'no reason given'}); "
-        f"`gpulease events {lease.id}` tells its story"
+    app.error(
+        f"{lease.label}: {how} ({words.why(lease) or 'no reason given'}); `gpulease events {lease.id}` tells its story"
     )
     return lease, ExitCode.NOT_AS_ASKED
 

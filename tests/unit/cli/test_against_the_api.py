@@ -55,6 +55,13 @@ def test_a_lease_is_made_seen_and_given_back(cli: Cli, world: World) -> None:
     assert [entry[0] for entry in world.workflows.started] == ["provision", "release"]
 
 
+def test_ages_are_counted_on_the_clock_of_the_api(cli: Cli, world: World) -> None:
+    cli.run("up", "--gpu", "A100", "--name", "train", "--no-wait")
+    world.clock.advance(5400)
+
+    assert "requested for 1h30m" in cli.run("show", "train").out
+
+
 def test_every_option_is_understood_by_the_api(cli: Cli) -> None:
     result = cli.run(
         *("up", "--gpu", "A100,H100", "--gpu-count", "1", "--min-gpu-memory", "40", "--min-vcpus", "8"),

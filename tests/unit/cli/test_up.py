@@ -180,9 +180,10 @@ def test_no_wait_ends_with_the_acceptance(cli: Cli, api: FakeApi) -> None:
 def test_a_time_out_leaves_the_lease_and_says_so(cli: Cli, api: FakeApi) -> None:
     api.created.append([WAITING])
 
-    result = cli.run("up", "--timeout", "1m")
+    result = cli.run("up", "--timeout", "1m", "--json")
 
     assert result.code == 6
+    assert json.loads(result.out) == WAITING
     assert cli.clock.slept == 60
     assert "train is provisioning" in result.error
     assert "is billed" in result.error
