@@ -24,6 +24,21 @@ def test_moto_agrees(case: Case, on_moto: dict[str, Outcome]) -> None:
     _check(on_moto[case.name], case, known_faults.MOTO.get(case.name))
 
 
+def test_random_machines_end_alike_on_every_engine(
+    ours: dict[str, Outcome], on_ministack: dict[str, Outcome], on_moto: dict[str, Outcome]
+) -> None:
+    names = [name for name in ours if name.startswith("random_")]
+
+    different = {
+        name: (ours[name], on_ministack[name], on_moto[name])
+        for name in names
+        if not ours[name] == on_ministack[name] == on_moto[name]
+    }
+
+    assert different == {}
+    assert {ours[name].status for name in names} == {"SUCCEEDED", "FAILED"}
+
+
 def test_every_known_fault_belongs_to_a_case() -> None:
     names = {case.name for case in CASES}
 
