@@ -266,7 +266,10 @@ class ProviderContract:
 
         made = world.provider.create_network(NetworkRequest(region, NETWORK_MARKER))
         assert made.marker == NETWORK_MARKER and made.region == region
-        assert [each.provider_id for each in world.provider.find(ref_of(made, by_marker=True))] == [made.provider_id]
+        world.provider.create_network(NetworkRequest(region, NETWORK_MARKER + "0"))
+        world.provider.create_network(NetworkRequest(region, NETWORK_MARKER.upper()))
+        found = world.provider.find(ref_of(made, by_marker=True))
+        assert [each.provider_id for each in found] == [made.provider_id]
 
         world.provider.destroy(ref_of(made))
         world.advance(60)

@@ -190,6 +190,15 @@ def test_plans_that_are_not_offered_are_logged(world: VultrWorld) -> None:
     assert "vcg-h100-216c-1914gb-640vram" in logged and not plans & logged
 
 
+def test_a_plan_that_the_list_of_all_plans_misses_is_still_offered(world: VultrWorld) -> None:
+    empty = '{"plans": [], "meta": {"total": 0, "links": {"next": "", "prev": ""}}}'
+    world.cloud.faults.add(Fault(method="GET", path="/plans", query="type=all", execute=False, body=empty))
+
+    plans = {offer.plan for offer in world.provider.offers()}
+
+    assert {"vcg-a40-24c-120g-48vram", "vcg-a16-2c-8g-2vram"} <= plans
+
+
 def test_live_of_an_unknown_plan_or_region_is_rejected(world: VultrWorld) -> None:
     offer = world.offer(PlanKind.VM)
 

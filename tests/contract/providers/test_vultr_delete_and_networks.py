@@ -18,8 +18,8 @@ from gpulease.errors import (
 from gpulease.ports import NetworkRequest, Ref
 from gpulease_sim.vultr.faults import Fault, lost_answer
 
-from tests.support.provider_contract import NETWORK_MARKER, ready_machine
-from tests.support.provider_world import DEPLOYMENT, VultrWorld, ref_of
+from tests.support.provider_contract import MARKER, NETWORK_MARKER, ready_machine
+from tests.support.provider_world import DEPLOYMENT, VultrWorld, ref_of, request
 
 GONE_ID = "00000000-0000-4000-8000-000000000000"
 NO_ADDRESS = "0.0.0.0"  # noqa: S104 Vultr's text for "none yet"
@@ -81,6 +81,16 @@ def test_a_delete_is_sent_once_and_its_refusals_mean_later(
 
     assert type(caught.value) is kind
     assert sum(call.method == "DELETE" for call in world.cloud.calls) == 1
+
+
+def test_a_refusal_that_is_understood_takes_one_call(world: VultrWorld) -> None:
+    made = world.provider.create_instance(request(world.offer(PlanKind.VM), MARKER))
+    before = len(world.cloud.calls)
+
+    with pytest.raises(ProviderBusy):
+        world.provider.destroy(ref_of(made))
+
+    assert len(world.cloud.calls) == before + 1
 
 
 def test_an_accepted_delete_that_does_nothing_shows_in_the_next_look(world: VultrWorld) -> None:

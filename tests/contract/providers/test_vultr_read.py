@@ -13,7 +13,7 @@ from gpulease.errors import (
     ProviderUnavailable,
     ProviderUnexpected,
 )
-from gpulease.ports import Ref
+from gpulease.ports import NetworkRequest, Ref
 from gpulease_sim.vultr.faults import Fault
 
 from tests.support.provider_contract import MARKER, NETWORK_MARKER, ready_machine
@@ -49,6 +49,7 @@ def net_ref(provider_id: str, region: str = "ewr") -> Ref:
             {"status": "active", "power_status": "running", "server_status": "ok", "main_ip": NO_ADDRESS},
             Condition.PENDING,
         ),
+        ({"status": "active", "power_status": "rebooting", "server_status": "ok"}, Condition.PENDING),
         ({"status": "resizing", "power_status": "running", "server_status": "ok"}, Condition.PENDING),
         ({"status": "active", "power_status": None, "server_status": None}, Condition.PENDING),
         ({"status": "active", "power_status": "running", "server_status": "ok"}, Condition.READY),
@@ -176,6 +177,15 @@ def test_a_machine_that_lists_show_is_not_absent_whatever_reading_it_says(
     assert (again.condition is Condition.DELETING) == ("destruction" in error)
 
 
+def test_a_server_error_about_a_machine_that_lists_do_not_show_proves_nothing(world: VultrWorld) -> None:
+    world.hide_from_lists(600)
+    made = world.provider.create_instance(request(world.offer(PlanKind.VM), MARKER))
+    world.cloud.faults.add(Fault(method="GET", path="/instances/.*", execute=False, status=500, error="who knows"))
+
+    with pytest.raises(ProviderUnavailable):
+        world.provider.observe(ref_of(made))
+
+
 def test_a_wrong_base_address_never_means_absent(world: VultrWorld) -> None:
     seen = ready_machine(world, PlanKind.VM)
     world.cloud.faults.add(Fault(execute=False, status=404, error="Not found."))
@@ -235,6 +245,29 @@ def test_a_list_that_is_not_whole_is_an_error(world: VultrWorld, body: str) -> N
 
     with pytest.raises(ProviderUnexpected):
         world.provider.find(net_ref("", "ewr"))
+
+
+def test_finding_a_machine_takes_one_call(world: VultrWorld) -> None:
+    made = world.provider.create_instance(request(world.offer(PlanKind.VM), MARKER))
+    before = len(world.cloud.calls)
+
+    world.provider.find(ref_of(made, by_marker=True))
+
+    assert len(world.cloud.calls) == before + 1
+
+
+def test_a_list_that_changes_between_its_pages_is_read_again(world: VultrWorld) -> None:
+    made = world.provider.create_network(NetworkRequest("ewr", NETWORK_MARKER))
+
+    def page(total: int, following: str) -> str:
+        other = {"id": f"other-{following}", "region": "ewr"}
+        return json.dumps({"vpcs": [other], "meta": {"total": total, "links": {"next": following, "prev": ""}}})
+
+    # Something was deleted after the first page, and the one looked for slipped onto it.
+    world.cloud.faults.add(Fault(method="GET", path="/vpcs", execute=False, times=1, body=page(3, "c1")))
+    world.cloud.faults.add(Fault(method="GET", path="/vpcs", execute=False, times=1, body=page(2, "")))
+
+    assert [each.provider_id for each in world.provider.find(net_ref(""))] == [made.provider_id]
 
 
 def test_a_tag_filter_that_is_no_longer_known_does_not_matter(world: VultrWorld) -> None:

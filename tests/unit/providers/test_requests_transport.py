@@ -30,6 +30,10 @@ def server(reply: bytes) -> Iterator[tuple[str, list[bytes]]]:
                 with connection, contextlib.suppress(OSError):  # the client may hang up first
                     seen.append(connection.recv(65536))
                     connection.sendall(reply)
+                    # An orderly end: closing with unread bytes would reset the connection.
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65536):
+                        pass
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
