@@ -58,7 +58,7 @@ class View:
         table = Table(title="The bill, and the simulated provider's own book beside our ledger", title_justify="left")
         for heading in ("lease", "what went wrong", "end"):
             table.add_column(heading)
-        for heading in ("machines in its book", "ledger", "its book"):
+        for heading in ("machines", "ledger", "its book"):
             table.add_column(heading, justify="right")
         for bill in found.bills:
             story = happened.get(bill.name) or "NOT AS PLANNED"

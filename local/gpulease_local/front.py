@@ -26,6 +26,7 @@ IDLE_SECONDS = 30.0
 PUBLIC_PATHS = frozenset({"/v1/health", "/openapi.json"})
 _NAMES = (HOST, "localhost", "[::1]")
 _BACKLOG = 128
+_POLL_SECONDS = 0.05
 
 ApiHandler = Callable[[Mapping[str, Any]], Any]
 
@@ -64,6 +65,8 @@ class Front:
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
+        if "Transfer-Encoding" in request.headers:
+            return _problem(411, "length_required", "send the body with a Content-Length, not in chunks")
         request.max_content_length = self._max_body_bytes
         try:
             body = request.get_data()
@@ -156,7 +159,9 @@ class FrontServer:
         self._server: BaseWSGIServer = make_server(
             HOST, self.port, application, threaded=True, request_handler=Handler, fd=self._socket.fileno()
         )
-        self._thread = threading.Thread(target=self._server.serve_forever, name="front", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="front", daemon=True
+        )
         self._thread.start()
 
     @property

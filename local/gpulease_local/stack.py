@@ -10,12 +10,11 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gpulease.ports import Ids, Ledger, Log, Notifier, OfferStore, Policy, Probe, Secrets
 from gpulease.runtime import deps as runtime_deps
 
-from gpulease_local.asl import Engine, EngineClock, Handle, MemoryStore, StateMachine, Store, TaskReply, load_definition
+from gpulease_local.asl import Engine, EngineClock, Handle, Invoke, MemoryStore, StateMachine, Store, load_definition
 from gpulease_local.asl.model import Task
 from gpulease_local.deps import Account, EngineWorkflows, LocalDeps, LocalProviders
 from gpulease_local.functions import Functions
@@ -50,7 +49,7 @@ class World:
     seed: int = 0
     workers: int = 0
     time_scale: float = 1.0
-    wrap_invoke: Callable[[Callable[[str, Any], TaskReply]], Callable[[str, Any], TaskReply]] | None = None
+    wrap_invoke: Callable[[Invoke], Invoke] | None = None
     """Put around every call of a function by a state machine: a simulation spends time, kills and doubles there."""
 
 
@@ -79,7 +78,7 @@ class Stack:
         self.functions = Functions(
             template.functions, monotonic=world.clock.time, token=world.ids.token, on_error=self._failed
         )
-        invoke: Callable[[str, Any], TaskReply] = self.functions.invoke
+        invoke: Invoke = self.functions.invoke
         self.engine = Engine(
             clock=world.clock,
             seed=world.seed,

@@ -4,16 +4,18 @@ Invariant: simulated time goes on over a restart. The mapping from wall time to 
 that machines boot and are billed while nothing runs, as they are at a real provider.
 """
 
+import dataclasses
 import json
 import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from gpulease.runtime.world import sleep
 
-from gpulease_local.asl import EngineClock, ScaledClock, VirtualClock
+from gpulease_local.asl import EngineClock, Invoke, ScaledClock, TaskReply, VirtualClock
 from gpulease_local.home import HomeRefused, write_private
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -84,3 +86,20 @@ def continued_clock(file: Path, scale: float) -> ScaledClock:
         raise HomeRefused(f"{file} is not readable as a clock: {error}") from error
     write_private(file, json.dumps({"simulated": simulated, "wall": wall, "scale": scale}) + "\n")
     return ScaledClock(scale=scale, origin=simulated)
+
+
+def timed(clock: VirtualClock) -> Callable[[Invoke], Invoke]:
+    """For `World.wrap_invoke`: what a call sleeps is how long it took, and the engine answers that much later."""
+
+    def wrap(invoke: Invoke) -> Invoke:
+        def call(name: str, payload: Any) -> TaskReply:
+            clock.begin_call()
+            try:
+                reply = invoke(name, payload)
+            finally:
+                spent = clock.end_call()
+            return dataclasses.replace(reply, duration_seconds=reply.duration_seconds + spent)
+
+        return call
+
+    return wrap
