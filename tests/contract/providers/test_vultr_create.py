@@ -199,6 +199,23 @@ def test_a_plan_that_the_list_of_all_plans_misses_is_still_offered(world: VultrW
     assert {"vcg-a40-24c-120g-48vram", "vcg-a16-2c-8g-2vram"} <= plans
 
 
+def test_whole_gpu_plans_are_offered_where_they_are_in_stock_though_not_listed(world: VultrWorld) -> None:
+    keys = {offer.key for offer in world.provider.offers()}
+
+    assert "vultr/sea/vcg-a100-12c-120g-80vram/on-demand" in keys  # in stock, not listed
+    assert "vultr/lax/vcg-a40-24c-120g-48vram/on-demand" in keys  # listed, not in stock
+
+
+def test_offers_survive_that_stock_cannot_be_read(world: VultrWorld) -> None:
+    world.cloud.faults.add(Fault(method="GET", path="/regions/.*", execute=False, status=429))
+
+    keys = {offer.key for offer in world.provider.offers()}
+
+    assert "vultr/lax/vcg-a40-24c-120g-48vram/on-demand" in keys
+    assert "vultr/sea/vcg-a100-12c-120g-80vram/on-demand" not in keys
+    assert [event for _, event, _ in world.log.lines if event == "stock_not_read"]
+
+
 def test_live_of_an_unknown_plan_or_region_is_rejected(world: VultrWorld) -> None:
     offer = world.offer(PlanKind.VM)
 

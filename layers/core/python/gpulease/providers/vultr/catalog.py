@@ -6,6 +6,7 @@ parsed, so those are listed here.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -138,14 +139,21 @@ def offer_of(plan: Plan | MetalPlan, region: str) -> Offer | Skipped:
     )
 
 
-def offers_of(plans: list[Plan | MetalPlan]) -> tuple[list[Offer], list[Skipped]]:
-    """Offers of all GPU plans in all their regions, in a fixed order, and the plans left out (each once)."""
+def offers_of(
+    plans: Iterable[Plan | MetalPlan], seen_in_stock: Mapping[str, Iterable[str]] | None = None
+) -> tuple[list[Offer], list[Skipped]]:
+    """Offers of all GPU plans in all their regions, in a fixed order, and the plans left out (each once).
+
+    `seen_in_stock`: plan to regions that have it now, in addition to those that the plan itself lists.
+    """
     offers: dict[str, Offer] = {}
     skipped: dict[str, Skipped] = {}
     for plan in plans:
         if not is_gpu_plan(plan):
             continue
-        regions = sorted({region.lower() for region in plan.locations if region})
+        regions = sorted(
+            {region.lower() for region in (*plan.locations, *(seen_in_stock or {}).get(plan.id, ())) if region}
+        )
         if plan.deploy_ondemand is False:
             skipped[plan.id] = Skipped(plan.id, _SPOT_ONLY)
             continue

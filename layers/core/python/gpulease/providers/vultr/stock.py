@@ -1,9 +1,10 @@
 """What Vultr sells and what it has right now."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from gpulease.domain.offer import Offer, PlanKind
-from gpulease.errors import ProviderFacts, ProviderRejected
+from gpulease.errors import ProviderError, ProviderFacts, ProviderRejected
 from gpulease.ports import Clock, Log
 from gpulease.providers.vultr.catalog import PROVIDER, offers_of, price_in
 from gpulease.providers.vultr.client import VultrClient
@@ -12,22 +13,26 @@ from gpulease.providers.vultr.models import MetalPlan, Plan, Region
 PLANS_FRESH_SECONDS = 60.0
 """How long a plan list serves the next question about a price. Stock is always asked anew."""
 
+PAUSE_BETWEEN_REGIONS_SECONDS = 0.1
+"""Keeps 33 questions in a row far from the limit of 30 calls per second and address."""
+
 _AVAILABILITY_TYPES = frozenset({"vdc", "vhp", "vhf", "vc2", "voc", "vcg", "vdg", "vdm", "vx1"})
 
 
 class Stock:
     """Plans and stock of one account."""
 
-    def __init__(self, client: VultrClient, clock: Clock, log: Log) -> None:
+    def __init__(self, client: VultrClient, clock: Clock, log: Log, sleep: Callable[[float], None]) -> None:
         self._client = client
+        self._sleep = sleep
         self._clock = clock
         self._log = log
         self._read_at: datetime | None = None
         self._plans: dict[tuple[PlanKind, str], Plan | MetalPlan] = {}
 
     def offers(self) -> list[Offer]:
-        """All GPU plans whose GPUs are known, in all their regions."""
-        offers, skipped = offers_of(list(self._all_plans().values()))
+        """All GPU plans whose GPUs are known, in the regions that they list or that have whole-GPU VMs in stock."""
+        offers, skipped = offers_of(self._all_plans().values(), self._whole_gpu_stock())
         for each in skipped:
             self._log.warning("gpu_plan_not_offered", provider=PROVIDER, plan=each.plan, why=each.why)
         return offers
@@ -55,6 +60,22 @@ class Stock:
     def regions(self) -> list[str]:
         """All regions, sorted."""
         return sorted(region.id.lower() for region in self._client.listing("/regions", "regions", Region))
+
+    def _whole_gpu_stock(self) -> dict[str, list[str]]:
+        """Whole-GPU VM plan to the regions that have it now.
+
+        Such plans list no or wrong regions (measured 2026; gpuhunt 0.1.34 does not rely on them either). Where stock
+        cannot be read, what the plans list has to do: an offer is looked at again before it is taken.
+        """
+        found: dict[str, list[str]] = {}
+        try:
+            for region in self.regions():
+                for plan in sorted(self._client.available_plans(region, "vdm")):
+                    found.setdefault(plan, []).append(region)
+                self._sleep(PAUSE_BETWEEN_REGIONS_SECONDS)
+        except ProviderError as exc:
+            self._log.warning("stock_not_read", provider=PROVIDER, reason=exc.reason, status=exc.facts.status)
+        return found
 
     def _all_plans(self) -> dict[tuple[PlanKind, str], Plan | MetalPlan]:
         now = self._clock.now()
