@@ -40,9 +40,9 @@ from gpulease_local.home import (
     private_folder,
     write_private,
 )
+from gpulease_local.sim_transport import SimTransport
 from gpulease_local.stack import Stack, World, repository
 from gpulease_local.template import TemplateRefused, read_template
-from gpulease_local.transport import SimulatedTransport
 from gpulease_local.world import DepsClock, OpenPorts, continued_clock, scaled_sleep
 
 SIMULATED = "simulated"
@@ -134,7 +134,7 @@ class LocalServer:
             self.cloud = cloud = VultrCloud(clock.time, options.seed, options.simulator, state=state)
             if options.faults:
                 cloud.replace_faults(list(options.faults))
-            transport = SimulatedTransport(cloud, scaled_sleep(options.time_scale))
+            transport = SimTransport(cloud, passed=scaled_sleep(options.time_scale))
             secrets, probe = FixedSecrets(), OpenPorts(cloud.ssh_open)
         else:
             transport = RequestsTransport(monotonic=monotonic)

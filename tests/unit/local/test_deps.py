@@ -9,7 +9,7 @@ import pytest
 from gpulease.errors import InputInvalid, ProviderAuthFailed
 from gpulease_local.asl import Engine, TaskReply, VirtualClock, load_definition
 from gpulease_local.deps import Account, EngineWorkflows, FixedSecrets, LineLog, LocalProviders, LogAlarms, UserSecrets
-from gpulease_local.transport import SimulatedTransport
+from gpulease_local.sim_transport import SimTransport
 from gpulease_local.world import DepsClock
 from gpulease_sim.vultr import VultrCloud
 
@@ -65,7 +65,7 @@ def test_a_key_that_others_can_read_is_refused_and_not_shown(tmp_path: Path) -> 
 def test_accounts_keep_their_order_and_an_unknown_one_is_named() -> None:
     clock = VirtualClock(1000.0)
     log, _ = _log()
-    transport = SimulatedTransport(VultrCloud(clock.time), lambda seconds: None)
+    transport = SimTransport(VultrCloud(clock.time), passed=lambda seconds: None)
     providers = LocalProviders(
         {name: Account("vultr", transport) for name in ("vultr", "vultr-research")},
         secrets=FixedSecrets(),

@@ -13,9 +13,9 @@ from gpulease_local.asl import VirtualClock, load_definition
 from gpulease_local.asl.model import Task
 from gpulease_local.books import all_records, compare
 from gpulease_local.deps import Account, FixedSecrets, LineLog, LogAlarms
+from gpulease_local.sim_transport import SimTransport
 from gpulease_local.stack import Stack, World, with_wall_timeouts
 from gpulease_local.template import read_template
-from gpulease_local.transport import SimulatedTransport
 from gpulease_local.world import DepsClock, OpenPorts, SeededIds, timed
 from gpulease_sim.vultr import VultrCloud
 
@@ -44,7 +44,7 @@ def stack(clock: VirtualClock, cloud: VultrCloud, lines: io.StringIO, pytestconf
     world = World(
         clock=clock,
         sleep=clock.spend,
-        accounts={"vultr": Account("vultr", SimulatedTransport(cloud, clock.spend))},
+        accounts={"vultr": Account("vultr", SimTransport(cloud, passed=clock.spend))},
         ledger=ledger,
         offers=SqliteOfferStore(ledger.file),
         ids=SeededIds(3),

@@ -8,7 +8,7 @@ import pytest
 from gpulease.providers.http import Fault, TransportError
 from gpulease_local.asl import TaskReply, VirtualClock
 from gpulease_local.home import HomeRefused
-from gpulease_local.transport import SimulatedTransport
+from gpulease_local.sim_transport import SimTransport
 from gpulease_local.world import DepsClock, OpenPorts, SeededIds, continued_clock, timed, virtual_sleep
 from gpulease_sim.vultr import Fault as SimulatedFault
 from gpulease_sim.vultr import VultrCloud, lost_answer
@@ -109,7 +109,7 @@ def cloud() -> VultrCloud:
 
 @pytest.fixture
 def get(cloud: VultrCloud, pause: Pause) -> Callable[[str], tuple[int, bytes]]:
-    transport = SimulatedTransport(cloud, pause)
+    transport = SimTransport(cloud, passed=pause)
 
     def send(path: str) -> tuple[int, bytes]:
         answer = transport.send(
