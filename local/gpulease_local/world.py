@@ -67,8 +67,13 @@ def scaled_sleep(scale: float) -> Callable[[float], None]:
 
 
 def virtual_sleep(clock: VirtualClock) -> Callable[[float], None]:
-    """A pause inside a call that costs virtual time only."""
-    return clock.spend
+    """A pause inside a call that costs virtual time only; outside of calls only a pause of 0 is possible."""
+
+    def pause(seconds: float) -> None:
+        if seconds > 0:
+            clock.spend(seconds)
+
+    return pause
 
 
 def continued_clock(file: Path, scale: float) -> ScaledClock:

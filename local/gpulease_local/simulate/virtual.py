@@ -20,9 +20,9 @@ from gpulease_sim.vultr import Settings, VultrCloud
 
 from gpulease_local.asl import TaskReply, VirtualClock
 from gpulease_local.deps import Account, FixedSecrets
+from gpulease_local.sim_transport import SimTransport
 from gpulease_local.stack import Stack, World, repository
 from gpulease_local.template import read_template
-from gpulease_local.transport import SimulatedTransport
 from gpulease_local.world import OpenPorts, SeededIds
 
 START = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
@@ -85,7 +85,7 @@ class VirtualStack:
         self.ids = SeededIds(self.seed)
         self._sqlite = SqliteLedger(":memory:")
         self.ledger = self.wrap_ledger(self._sqlite)
-        transport = self.wrap_transport(SimulatedTransport(self.cloud, self.pass_time))
+        transport = self.wrap_transport(SimTransport(self.cloud, passed=self.pass_time))
         world = World(
             clock=self.clock,
             sleep=self.pass_time,

@@ -16,7 +16,7 @@ from gpulease_local.deps import Account, FixedSecrets, LineLog, LogAlarms
 from gpulease_local.sim_transport import SimTransport
 from gpulease_local.stack import Stack, World, with_wall_timeouts
 from gpulease_local.template import read_template
-from gpulease_local.world import DepsClock, OpenPorts, SeededIds, timed
+from gpulease_local.world import DepsClock, OpenPorts, SeededIds, timed, virtual_sleep
 from gpulease_sim.vultr import VultrCloud
 
 START = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
@@ -43,8 +43,8 @@ def stack(clock: VirtualClock, cloud: VultrCloud, lines: io.StringIO, pytestconf
     ledger = SqliteLedger()
     world = World(
         clock=clock,
-        sleep=clock.spend,
-        accounts={"vultr": Account("vultr", SimTransport(cloud, passed=clock.spend))},
+        sleep=virtual_sleep(clock),
+        accounts={"vultr": Account("vultr", SimTransport(cloud, passed=virtual_sleep(clock)))},
         ledger=ledger,
         offers=SqliteOfferStore(ledger.file),
         ids=SeededIds(3),
@@ -90,7 +90,9 @@ def _state(stack: Stack) -> LeaseState:
 
 
 def test_a_lease_lives_its_whole_life_in_virtual_time(stack: Stack, cloud: VultrCloud, clock: VirtualClock) -> None:
+    clock.begin_call()
     stack.fill_price_lists()
+    clock.end_call()
     stack.start_schedules()
 
     _api(stack, "POST", "/v1/leases", '{"name": "one", "plan_kinds": ["vm"], "private_network": "preferred"}')
