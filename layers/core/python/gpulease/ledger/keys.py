@@ -8,6 +8,8 @@ Ledger table, one item collection per lease (`pk` = lease id):
     resource#<resource id>    one resource
     script                    the start script
 
+and one of its own (`pk` = "sweep", which no lease id is) for what sweeps remember, `sweep#<account>#<region>`.
+
 `lease` and `resource#` are neighbours, so one query reads a lease with its resources and nothing else. Every row has
 `token` (of the commit that wrote it last) and `doc` (the model as JSON); lease and resource have `version`. The other
 attributes are there for conditions and indexes. All indexes but the two listings are sparse: a row is in them only
@@ -31,6 +33,8 @@ LEASE_SK = "lease"
 RESOURCE_PREFIX = "resource#"
 EVENT_PREFIX = "event#"
 SCRIPT_SK = "script"
+SWEEPS = "sweep"
+SWEEP_PREFIX = "sweep#"
 LAST_OF_RECORD = RESOURCE_PREFIX + "\U0010ffff"
 """Sorts after every resource: `lease` to here is a lease with its resources."""
 

@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS ledger_resources (
 );
 CREATE INDEX IF NOT EXISTS ledger_resources_open ON ledger_resources (provider, region, lease_id, id) WHERE open = 1;
 CREATE TABLE IF NOT EXISTS ledger_events (
-    n INTEGER PRIMARY KEY AUTOINCREMENT, lease_id TEXT NOT NULL, at TEXT NOT NULL, token TEXT NOT NULL,
+    n INTEGER PRIMARY KEY, lease_id TEXT NOT NULL, at TEXT NOT NULL, token TEXT NOT NULL,
     doc TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS ledger_events_of_lease ON ledger_events (lease_id, at, n);
