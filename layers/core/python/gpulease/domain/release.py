@@ -1,6 +1,6 @@
 """Giving back: in which order, at which pace, and what counts as proof. Laws 4, 5 and 6 of the design live here.
 
-Nothing here gives up. Pauses grow to five minutes and stay there; a resource leaves `releasing` only by absence read
+Nothing here gives up. Pauses grow to four minutes and stay there; a resource leaves `releasing` only by absence read
 twice from calls that succeeded, or, for an intent that no create answer ever confirmed, by its marker not being found
 anywhere after the provider's visibility window.
 """
@@ -14,15 +14,19 @@ from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, Re
 
 FIRST_PAUSE_SECONDS = 5.0
 PAUSE_GROWTH = 1.5
-PATIENT_AFTER = timedelta(minutes=10)
 MAX_PAUSE_SECONDS_EARLY = 20.0
-"""For the first ten minutes: a machine that becomes deletable is deleted at most so much later."""
-MAX_PAUSE_SECONDS = 300.0
+"""At first: a machine that becomes deletable is deleted at most so much later, and one that is gone seen as gone."""
+PATIENT_AFTER_LOOKS = 35
+"""About ten minutes. They begin anew with the first accepted delete, whenever that comes."""
+MAX_PAUSE_SECONDS = 240.0
+"""With a call that ends in a timeout and the destruction itself still below five minutes: a provider that is back is
+noticed, and the machine gone, within one round of the sweep."""
 ALARM_AFTER = timedelta(minutes=10)
 ABSENCES_NEEDED = 2
 ABSENCE_GAP = timedelta(seconds=3)
 DELETE_AGAIN_AFTER = (timedelta(seconds=120), timedelta(seconds=240), timedelta(seconds=480))
-"""After an accepted delete without effect. Three deletes in eight minutes: more has made providers suspend keys."""
+"""After a delete that was accepted, or may have been, and has no effect. Three deletes in eight minutes: more has made
+providers suspend keys."""
 
 ORDER = (
     ResourceKind.SPOT_REQUEST,
@@ -69,17 +73,33 @@ def _must_wait_for_machine(resource: Resource, record: LeaseRecord) -> bool:
 
 def should_delete_now(progress: ReleaseProgress, now: datetime, *, seen_deleting: bool) -> bool:
     """Whether a delete call is due, or only a look. An accepted delete is repeated late, a refused one soon."""
-    if progress.last_accepted_at is None:
+    if progress.last_taken_at is None:
         return True
-    patience = DELETE_AGAIN_AFTER[min(progress.accepted, len(DELETE_AGAIN_AFTER)) - 1]
+    patience = DELETE_AGAIN_AFTER[min(progress.repeats, len(DELETE_AGAIN_AFTER) - 1)]
     if seen_deleting:
         patience = DELETE_AGAIN_AFTER[-1]
-    return now - progress.last_accepted_at >= patience
+    return now - progress.last_taken_at >= patience
 
 
-def pause_seconds(progress: ReleaseProgress, now: datetime) -> float:
+def delete_sent(progress: ReleaseProgress, now: datetime, *, accepted: bool, unclear: bool) -> ReleaseProgress:
+    """Count one delete call. Once one may have been carried out, a refusal may mean "on its way already", whatever its
+    words: from then on each call counts against the patience for the next one."""
+    taken_before = progress.last_taken_at is not None
+    taken = accepted or unclear or taken_before
+    return progress.model_copy(
+        update={
+            "looks": 0 if accepted and not progress.accepted else progress.looks,
+            "tries": progress.tries + 1,
+            "accepted": progress.accepted + accepted,
+            "repeats": progress.repeats + taken_before,
+            "last_taken_at": now if taken else None,
+        }
+    )
+
+
+def pause_seconds(progress: ReleaseProgress) -> float:
     """Pause before the next turn."""
-    most = MAX_PAUSE_SECONDS if now - progress.requested_at >= PATIENT_AFTER else MAX_PAUSE_SECONDS_EARLY
+    most = MAX_PAUSE_SECONDS if progress.looks >= PATIENT_AFTER_LOOKS else MAX_PAUSE_SECONDS_EARLY
     # The exponent is capped so that a release which takes weeks does not overflow.
     return float(min(FIRST_PAUSE_SECONDS * PAUSE_GROWTH ** min(progress.looks, 20), most))
 

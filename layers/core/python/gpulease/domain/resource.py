@@ -40,12 +40,15 @@ class ReleaseProgress(Model):
 
     requested_at: Instant
     looks: int = 0
-    """Turns taken so far, with or without a delete call; the pause grows with them."""
+    """Turns since the beginning or the first accepted delete; the pause grows with them."""
     tries: int = 0
     """Delete calls sent."""
     accepted: int = 0
     """Of these, answered 2xx. Accepted is not gone."""
-    last_accepted_at: Instant | None = None
+    repeats: int = 0
+    """Delete calls sent after one that may have been carried out."""
+    last_taken_at: Instant | None = None
+    """When a delete was sent that may have been carried out (accepted, or its answer lost), or the last one since."""
     absences: int = 0
     """Times in a row that it was read as absent, by id and by marker."""
     first_absence_at: Instant | None = None

@@ -14,6 +14,7 @@ from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import (
     absent_once_more,
+    delete_sent,
     is_proven_gone,
     may_close_intent,
     needs_alarm,
@@ -25,7 +26,7 @@ from gpulease.domain.release import (
 )
 from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import event
-from gpulease.errors import ProviderAuthFailed, ProviderBusy, ProviderError
+from gpulease.errors import ProviderAuthFailed, ProviderBusy, ProviderError, ProviderUnavailable, ProviderUnexpected
 from gpulease.ports import Deps, Provider
 from gpulease.steps.base import Outcome, StepCommand, load_current, record_fact, ref_of
 from gpulease.steps.facts import adopt
@@ -39,6 +40,8 @@ class Learned:
     seen: Observation | None = None
     delete_sent: bool = False
     delete_accepted: bool = False
+    delete_unclear: bool = False
+    """Its answer was lost, so it may have been carried out."""
     error: str = ""
     error_reason: str = ""
     error_status: int = 0
@@ -88,6 +91,7 @@ def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, de
         refused = isinstance(error, ProviderBusy)
         return replace(
             learned,
+            delete_unclear=learned.delete_sent and isinstance(error, ProviderUnavailable | ProviderUnexpected),
             error=str(error) if not refused else error.facts.message,
             error_reason=error.reason,
             error_status=error.facts.status,
@@ -139,14 +143,13 @@ def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Lear
     progress = progress.model_copy(
         update={
             "looks": progress.looks + 1,
-            "tries": progress.tries + learned.delete_sent,
-            "accepted": progress.accepted + learned.delete_accepted,
-            "last_accepted_at": now if learned.delete_accepted else progress.last_accepted_at,
             "last_error": learned.error[:300],
         }
     )
+    if learned.delete_sent:
+        progress = delete_sent(progress, now, accepted=learned.delete_accepted, unclear=learned.delete_unclear)
     alarm = needs_alarm(progress, now)
-    pause = 1.0 if learned.adopted else max(_pause(progress, learned, now), learned.retry_after_seconds)
+    pause = 1.0 if learned.adopted else max(_pause(progress, learned), learned.retry_after_seconds)
     progress = progress.model_copy(
         update={
             "next_try_at": now + timedelta(seconds=pause),
@@ -161,10 +164,10 @@ def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Lear
     )
 
 
-def _pause(progress: ReleaseProgress, learned: Learned, now: datetime) -> float:
+def _pause(progress: ReleaseProgress, learned: Learned) -> float:
     if learned.absent or learned.delete_accepted:
         return 5.0
-    return pause_seconds(progress, now)
+    return pause_seconds(progress)
 
 
 def _told(resource: Resource, progress: ReleaseProgress, learned: Learned, now: datetime, alarm: bool) -> "list[Event]":
