@@ -17,7 +17,7 @@ from gpulease.errors import (
 )
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of
-from gpulease.steps.machine import machine_of
+from gpulease.steps.machine import machine_of, without
 from gpulease.steps.network import go_without, network_of
 
 OUTCOMES = frozenset({"attached", "waiting", "unsupported", "failed", "superseded"})
@@ -46,6 +46,9 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         if _is_late(attempt, now):
             return _give_up(record, network, deps, str(error))
         raise
+    lost = without(record, attempt, machine, seen, deps)
+    if lost is not None:
+        return Outcome("failed") if lost.what == "failed" else Outcome("waiting", LOOK_PAUSE_SECONDS)
     if isinstance(seen, Observation) and network.provider_id in seen.network_ids:
         return _attached(record, machine, network, deps)
     if _is_late(attempt, now):

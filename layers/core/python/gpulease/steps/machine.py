@@ -59,17 +59,28 @@ def look(record: LeaseRecord, attempt: Attempt, machine: Resource, deps: Deps) -
         raise
     if seen is None:
         return Seen("waiting")
-    if isinstance(seen, Absent):
-        return _absent(record, attempt, machine, provider, deps)
-    if seen.condition is Condition.FAILED:
-        deps.ledger.commit(fail_attempt(record, now, Reason.BOOT_FAILED, f"the provider shows it as {seen.words}"))
-        return Seen("failed")
+    lost = without(record, attempt, machine, seen, deps)
+    if lost is not None or isinstance(seen, Absent):
+        return lost or Seen("waiting")
     _note(record, machine, seen, deps)
     if seen.condition is Condition.READY:
         return Seen("ready", seen)
     if now >= attempt.ready_deadline:
         return _late(record, attempt, machine, deps, f"last state: {seen.words}")
     return Seen("waiting", seen)
+
+
+def without(
+    record: LeaseRecord, attempt: Attempt, machine: Resource, seen: Observation | Absent, deps: Deps
+) -> Seen | None:
+    """What to do about a machine that is missing or broken at the provider; None = it is neither."""
+    if isinstance(seen, Absent):
+        return _absent(record, attempt, machine, deps.providers.get(machine.account), deps)
+    if seen.condition is Condition.FAILED:
+        why = f"the provider shows it as {seen.words}"
+        deps.ledger.commit(fail_attempt(record, deps.clock.now(), Reason.BOOT_FAILED, why))
+        return Seen("failed")
+    return None
 
 
 def _search(provider: Provider, machine: Resource, deps: Deps) -> Absent | None:
