@@ -5,8 +5,9 @@ Times of a case are seconds since its T+0, the moment at which its (first) lease
 """
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from gpulease_sim.vultr import BookObject, MachineRule, SeenCall, Settings
 
 from tests.support.case_checks import problems_of
 from tests.support.vultr_world import steady
-from tests.support.watched_ledger import WatchedLedger
+from tests.support.watched_ledger import CommitFault, WatchedLedger
 
 R_SECONDS = 300.0
 V_SECONDS = 120.0
@@ -46,16 +47,22 @@ class Killed(BaseException):
 
 @dataclass
 class Kill:
-    """Where a function dies: in a call to the provider, before it is sent or after it was carried out."""
+    """A call of a step to the provider at which the function dies, before it is sent or after it was carried out.
+
+    With an `action`, that is done instead, and nobody dies.
+    """
 
     function: str = ".*"
     method: str = ".*"
     path: str = ".*"
     sent: bool = True
-    times: int = 1
+    times: float = 1
     skip: int = 0
     error: str = "Sandbox.Timedout"
     """What the state machine is told."""
+    after_seconds: float = 0.0
+    """How long the function still hangs before it dies."""
+    action: Callable[[], object] | None = None
 
     def falls_on(self, function: str, method: str, path: str) -> bool:
         """Whether it strikes now; counts."""
@@ -88,12 +95,12 @@ class _KillingTransport:
         self._world.sent_headers.append(dict(headers))
         kill = self._world.due_kill(method, path)
         if kill is not None and not kill.sent:
-            raise Killed(kill.error)
+            self._world.strike(kill)
         answer = self._inner.send(
             method, url, headers=headers, body=body, connect_timeout=connect_timeout, read_timeout=read_timeout
         )
-        if kill is not None:
-            raise Killed(kill.error)
+        if kill is not None and kill.sent:
+            self._world.strike(kill)
         return answer
 
 
@@ -118,8 +125,8 @@ class CaseWorld:
         """(T+, lease id, state) at each write of a lease's row."""
         self.wrong_claims: list[str] = []
         """Claims of the ledger that the provider's book contradicted at the moment they were written."""
-        self.replies: list[tuple[str, int]] = []
-        """(function, bytes of its answer) of every call by a state machine."""
+        self.tasks: list[tuple[str, int, float]] = []
+        """(function, bytes of its answer, seconds it took) of every call by a state machine."""
         self._function = ""
         chosen: Settings = steady(**{"reworded": reworded, "requests_per_second": 30, **settings})
         self.ledger: WatchedLedger | None = None
@@ -164,6 +171,37 @@ class CaseWorld:
             return None
         return next((kill for kill in self.kills if kill.falls_on(self._function, method, path)), None)
 
+    def strike(self, kill: Kill) -> None:
+        """End the function under way, or do what was asked for at this point."""
+        if kill.action is not None:
+            kill.action()
+            return
+        self.stack.pass_time(kill.after_seconds)
+        raise Killed(kill.error)
+
+    def before(self, method: str, path: str, action: Callable[[], object], **where: Any) -> None:
+        """Do something just before a step's call is sent, every time unless told otherwise."""
+        self.kill(method=method, path=path, action=action, sent=False, **{"times": math.inf, **where})
+
+    def invoke(self, function: str, lease_id: str) -> TaskReply:
+        """Run a step now, beside whatever runs."""
+        payload = {"lease_id": lease_id, "epoch": self.lease(lease_id).epoch}
+        return self.stack.stack.functions.invoke(function, payload)
+
+    def before_commit(self, when: Callable[[Change], bool], action: Callable[[], object]) -> None:
+        """Do something just before the first write that `when` picks."""
+        assert self.ledger is not None
+        self.ledger.faults.append(CommitFault(when, None, False, 1, action))
+
+    def fail_commits(
+        self, when: Callable[[Change], bool], fail: Callable[[], BaseException], *, carried_out: bool, times: int = 1
+    ) -> CommitFault:
+        """Writes that `when` picks are lost, or their answers are."""
+        assert self.ledger is not None
+        fault = CommitFault(when, fail, carried_out, times)
+        self.ledger.faults.append(fault)
+        return fault
+
     def up(self, owner: str = OWNER, **request: Any) -> str:
         """Ask for a lease (one VM offer unless told otherwise); its id. The first one sets T+0."""
         if not self.stack.leases():
@@ -183,7 +221,7 @@ class CaseWorld:
         self.stack.run_for(seconds)
 
     def until(self, lease_id: str, state: LeaseState, *, within: float) -> float:
-        """Let time pass until the lease is in that state; T+ of the first write that says so. Fails after `within`."""
+        """Let time pass until the lease is in that state; T+ of the last write that says so. Fails after `within`."""
         reached = self.stack.run_until(
             lambda: self.lease(lease_id).state is state, limit_seconds=within, step_seconds=2.0
         )
@@ -289,8 +327,9 @@ class CaseWorld:
                 self._must_be_gone(change.lease_id, f":{change.lease_id}.", now)
         for resource in change.resources:
             if resource.state is ResourceState.RELEASED:
-                self._must_be_gone(resource.id, f":{resource.id}", now, exactly=True)
-                if resource.provider_id and self.cloud.book.get(resource.provider_id, now).destroyed is None:
+                if not resource.provider_id:
+                    self._must_be_gone(resource.id, f":{resource.id}", now, exactly=True)
+                elif self.cloud.book.get(resource.provider_id, now).destroyed is None:
                     self._claim(resource.id, resource.provider_id, now)
 
     def _must_be_gone(self, what: str, part: str, now: float, *, exactly: bool = False) -> None:
@@ -303,14 +342,14 @@ class CaseWorld:
 
     def _killable(self, invoke: Invoke) -> Invoke:
         def killable(function: str, payload: Any) -> TaskReply:
-            self._function = function
+            self._function, began = function, self.stack.clock.time()
             try:
                 reply = invoke(function, payload)
             except Killed as killed:
                 reply = TaskReply(error=str(killed), cause="the function ended without an answer")
             finally:
                 self._function = ""
-            self.replies.append((function, len(json.dumps(reply.value))))
+            self.tasks.append((function, len(json.dumps(reply.value)), self.stack.clock.time() - began))
             return reply
 
         return killable

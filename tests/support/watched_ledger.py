@@ -12,12 +12,14 @@ from gpulease.ports import Change, LeaseRecord, Ledger, Page
 
 @dataclass
 class CommitFault:
-    """What happens to writes that `when` picks: `fail` raises, before or after the write was carried out."""
+    """What happens to writes that `when` picks: `action` is done first, then `fail` raises, before or after the write
+    was carried out."""
 
     when: Callable[[Change], bool]
-    fail: Callable[[], BaseException]
+    fail: Callable[[], BaseException] | None
     carried_out: bool
     times: int = 1
+    action: Callable[[], object] | None = None
 
 
 class WatchedLedger:
@@ -32,11 +34,13 @@ class WatchedLedger:
         fault = next((each for each in self.faults if each.times > 0 and each.when(change)), None)
         if fault is not None:
             fault.times -= 1
-            if not fault.carried_out:
+            if fault.action is not None:
+                fault.action()
+            if fault.fail is not None and not fault.carried_out:
                 raise fault.fail()
         self._inner.commit(change)
         self._committed(change)
-        if fault is not None:
+        if fault is not None and fault.fail is not None:
             raise fault.fail()
 
     def create_lease(self, lease: Lease, events: Iterable[Event] = (), start_script: bytes = b"") -> None:
