@@ -105,7 +105,7 @@ def test_the_ledger_table_outlives_its_stack_and_has_no_expiry() -> None:
 def test_a_broken_graph_is_reported(break_it: Any, told: str) -> None:
     broken = copy.deepcopy(dict(ALL["provision"]))
     if told == "GiveUp is never reached":
-        broken["States"]["HasOffer"]["Choices"][1].update(Next="Superseded")
+        broken["States"]["HasOffer"]["Choices"][2].update(Next="Superseded")
     break_it(broken["States"])
 
     assert told in graph_faults(broken)

@@ -13,9 +13,11 @@ from gpulease.ports import Deps, Provider
 from gpulease.steps.base import Outcome, StepCommand, load_current
 from gpulease.steps.starting import start_overdue_release
 
-OUTCOMES = frozenset({"offer", "none", "superseded"})
+OUTCOMES = frozenset({"offer", "more", "none", "superseded"})
 MAX_LOOKS = 20
-"""Offers whose live stock is read in one call; the function must end in time. A further turn goes on after them."""
+LOOK_TIME = timedelta(seconds=60)
+"""Offers whose live stock is read in one call, and for how long: one read may take a minute of retries, and the
+function must end in time. The next turn goes on after them."""
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
@@ -27,6 +29,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     offers = [offer for snapshot in deps.offers.load() for offer in snapshot.offers]
     lease, events = record.lease, list[Event]()
     for _ in range(MAX_LOOKS):
+        if events and deps.clock.now() - now > LOOK_TIME:
+            break
         candidates = [o for o in next_offers(lease, offers) if o.provider in deps.providers.accounts()]
         if not candidates:
             break
@@ -39,7 +43,10 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
             break
     if events:
         deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=tuple(events), epoch=command.epoch))
-    return Outcome("offer" if lease.attempt else "none")
+    if lease.attempt is not None:
+        return Outcome("offer")
+    left = any(o.provider in deps.providers.accounts() for o in next_offers(lease, offers))
+    return Outcome("more" if left else "none")
 
 
 def _look(lease: Lease, offer: Offer, provider: Provider, now: datetime) -> Attempt:
