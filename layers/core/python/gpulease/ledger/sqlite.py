@@ -55,8 +55,8 @@ CREATE TABLE IF NOT EXISTS ledger_offers (provider TEXT PRIMARY KEY, as_of TEXT 
 """
 
 _LOAD = """
-SELECT 0, id, version, token, doc FROM ledger_leases WHERE id = ?1
-UNION ALL SELECT 1, id, version, token, doc FROM ledger_resources WHERE lease_id = ?1
+SELECT 0, id, version, token, doc FROM ledger_leases WHERE id = ?
+UNION ALL SELECT 1, id, version, token, doc FROM ledger_resources WHERE lease_id = ?
 """
 _INSERT_LEASE = """
 INSERT INTO ledger_leases (owner, created_at, state, epoch, version, next_check_at, token, doc, id)
@@ -172,7 +172,7 @@ class SqliteLedger:
 
     def load(self, lease_id: str) -> LeaseRecord:
         """See `ports.Ledger.load`."""
-        found = self.file.read(_LOAD, (lease_id,)) if codec.is_key(lease_id) else []
+        found = self.file.read(_LOAD, (lease_id, lease_id)) if codec.is_key(lease_id) else []
         if not found or found[0][0] != 0:
             raise LeaseNotFound(lease_id)
         lease = self._model(Lease, found[0][1:])
