@@ -19,6 +19,7 @@ from gpulease.ports import (
     Probe,
     Providers,
     Secrets,
+    SweepStore,
     Workflows,
 )
 
@@ -51,6 +52,7 @@ class LazyDeps:
 
     ledger: Ledger
     offers: OfferStore
+    sweeps: SweepStore
     providers: Providers
     workflows: Workflows
     clock: Clock
@@ -92,7 +94,16 @@ class AwsDeps:
     def offers(self) -> OfferStore:
         from gpulease.ledger.dynamo import DynamoOfferStore
 
-        return DynamoOfferStore(self._dynamodb, self._settings.runtime_table)
+        from gpulease.runtime.world import sleep
+
+        return DynamoOfferStore(self._dynamodb, self._settings.runtime_table, sleep=sleep)
+
+    @cached_property
+    def sweeps(self) -> SweepStore:
+        from gpulease.ledger.dynamo_sweeps import DynamoSweepStore
+        from gpulease.runtime.world import sleep
+
+        return DynamoSweepStore(self._dynamodb, self._settings.ledger_table, sleep=sleep)
 
     @cached_property
     def providers(self) -> Providers:
