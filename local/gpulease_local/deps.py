@@ -25,6 +25,7 @@ from gpulease.ports import (
     Provider,
     Providers,
     Secrets,
+    SweepStore,
     Workflows,
 )
 from gpulease.providers import registry
@@ -42,6 +43,7 @@ class LocalDeps:
 
     ledger: Ledger
     offers: OfferStore
+    sweeps: SweepStore
     providers: Providers
     workflows: Workflows
     clock: Clock

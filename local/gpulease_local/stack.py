@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpulease.ports import Ids, Ledger, Log, Notifier, OfferStore, Policy, Probe, Secrets
+from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
+from gpulease.ports import Ids, Ledger, Log, Notifier, OfferStore, Policy, Probe, Secrets, SweepStore
 from gpulease.runtime import deps as runtime_deps
 
 from gpulease_local.asl import Engine, EngineClock, Handle, Invoke, MemoryStore, StateMachine, Store, load_definition
@@ -45,6 +46,7 @@ class World:
     notifier: Notifier
     log: Log
     policy: Policy
+    sweeps: SweepStore = field(default_factory=SqliteSweepStore)
     store: Store = field(default_factory=MemoryStore)
     seed: int = 0
     workers: int = 0
@@ -63,6 +65,7 @@ class Stack:
         self.deps = LocalDeps(
             ledger=world.ledger,
             offers=world.offers,
+            sweeps=world.sweeps,
             providers=LocalProviders(
                 world.accounts, secrets=world.secrets, clock=clock, log=world.log, sleep=world.sleep
             ),

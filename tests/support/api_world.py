@@ -13,6 +13,7 @@ from gpulease.domain.record import Change
 from gpulease.domain.resource import BillingRule, Rate, Resource, ResourceKind, ResourceState
 from gpulease.errors import InputInvalid
 from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy
 
 from tests.support.api_events import ALICE, Client
@@ -152,6 +153,7 @@ class World:
 
     ledger: Any = field(default_factory=SqliteLedger)
     offers: Any = field(default_factory=KeptOffers)
+    sweeps: Any = field(default_factory=SqliteSweepStore)
     providers: Any = field(default_factory=OneProvider)
     workflows: Any = field(default_factory=RecordedWorkflows)
     clock: Any = field(default_factory=StillClock)

@@ -3,7 +3,7 @@
 Every method that can fail says so with the classes of `errors.py` and nothing else.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
@@ -15,6 +15,7 @@ from gpulease.domain.offer import Offer, OfferSnapshot, PlanKind
 from gpulease.domain.record import Change as Change
 from gpulease.domain.record import LeaseRecord as LeaseRecord
 from gpulease.domain.resource import BillingRule, Resource, ResourceKind
+from gpulease.domain.sweep import SweepState
 
 T = TypeVar("T")
 
@@ -62,6 +63,19 @@ class Ref:
     provider_id: str = ""
     subkind: str = ""
     """For instances the plan kind (`vm`, `bare_metal`)."""
+
+
+class Once:
+    """Answers that are the same for every region, read once in the life of this object (one sweep, one look)."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, object] = {}
+
+    def read(self, name: str, how: Callable[[], T]) -> T:
+        """The answer of that name. A call that fails is not remembered."""
+        if name not in self._kept:
+            self._kept[name] = how()
+        return self._kept[name]  # type: ignore[return-value]
 
 
 class Provider(Protocol):
@@ -117,8 +131,11 @@ class Provider(Protocol):
         """Ask for deletion once. Returns = accepted, which is not gone. Raises ProviderBusy when refused for now."""
         ...
 
-    def list_owned(self, region: str, deployment: str) -> Iterator[Observation]:
-        """Everything in the region with a marker of this deployment; all pages, raises if any page fails."""
+    def list_owned(self, region: str, deployment: str, *, once: Once | None = None) -> Iterator[Observation]:
+        """Everything in the region with a marker of this deployment; all pages, raises if any page fails.
+
+        `once`: lists that the provider cannot narrow to a region are read from it, so that several regions share them.
+        """
         ...
 
     def regions(self) -> list[str]: ...
@@ -183,7 +200,8 @@ class Ledger(Protocol):
         ...
 
     def open_resources(self, *, provider: str | None = None, region: str | None = None) -> Iterator[Resource]:
-        """Every resource that is not `released`, all pages."""
+        """Every resource that is not `released`, all pages. The rows are consistent; which rows are listed comes from
+        an index that may lag by a second: confirm with `load` before acting on an absence."""
         ...
 
 
@@ -193,6 +211,26 @@ class OfferStore(Protocol):
     def save(self, snapshot: OfferSnapshot) -> None: ...
 
     def load(self) -> list[OfferSnapshot]: ...
+
+
+class SweepStore(Protocol):
+    """What sweeps remember per account and region. May raise LedgerUnavailable anywhere."""
+
+    def note_place(self, account: str, region: str) -> None:
+        """From now on every sweep looks there. Called before an intent is written; cheap when it is known already."""
+        ...
+
+    def states(self) -> list[SweepState]:
+        """All that is remembered, also of places where nothing is left."""
+        ...
+
+    def load(self, account: str, region: str) -> SweepState:
+        """A fresh state (version 0) where nothing is stored."""
+        ...
+
+    def save(self, state: SweepState) -> SweepState:
+        """The state as stored. Raises LeaseConflict, writing nothing, when it has another version by now."""
+        ...
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
@@ -265,6 +303,8 @@ class Deps(Protocol):
     def ledger(self) -> Ledger: ...
     @property
     def offers(self) -> OfferStore: ...
+    @property
+    def sweeps(self) -> SweepStore: ...
     @property
     def providers(self) -> Providers: ...
     @property

@@ -35,6 +35,8 @@ class Observation:
     price_per_hour_usd: str = ""
     network_ids: tuple[str, ...] = field(default=())
     """Provider ids of the private networks it is attached to, with an address assigned."""
+    exempt: bool = False
+    """Marked by people at the provider as not to be touched by the sweep (tag `gpulease:keep`)."""
 
 
 @dataclass(frozen=True, slots=True)

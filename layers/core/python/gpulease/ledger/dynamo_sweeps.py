@@ -1,7 +1,7 @@
 """What sweeps remember, in the ledger table: one item collection (`keys.SWEEPS`) with one item per account and region.
 
-It lives in the ledger table and not in the Runtime table because the places in it say where we ever asked for something:
-if that could expire, a forgotten machine would be one that nobody looks for. The items are in no index.
+It lives in the ledger table and not in the Runtime table because the places in it say where we ever asked for
+something: if that could expire, a forgotten machine would be one that nobody looks for. The items are in no index.
 """
 
 from typing import Any

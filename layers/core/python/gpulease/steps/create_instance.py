@@ -61,6 +61,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("created") if known.provider_id else Outcome("unknown", SEARCH_PAUSE_SECONDS)
     provider = deps.providers.get(attempt.offer.provider)
     intent = _intent(record, attempt, provider, deps)
+    # First of all: should everything after this be lost, the sweep still looks there.
+    deps.sweeps.note_place(intent.account, intent.region)
     try:
         deps.ledger.commit(
             Change(

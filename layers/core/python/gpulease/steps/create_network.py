@@ -59,6 +59,7 @@ def _create(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Dep
     with_deadline = with_attempt(lease, attempt.model_copy(update={"network_deadline": deadline}))
     changed = with_deadline.model_copy(update={"waiting_for": "its private network", "updated_at": now})
     told = event(lease.id, now, "network_intended", f"asking for a private network in {intent.region}")
+    deps.sweeps.note_place(intent.account, intent.region)
     try:
         deps.ledger.commit(
             Change(lease_id=lease.id, lease=changed, resources=(intent,), events=(told,), epoch=lease.epoch)

@@ -1,12 +1,12 @@
 """Facts about resources that are written down whatever the epoch (law 3)."""
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from gpulease.domain.lease import LeaseState
 from gpulease.domain.observation import Observation
 from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.resource import ReleaseProgress, Resource, ResourceState
+from gpulease.domain.resource import Resource, ResourceState
 from gpulease.domain.transitions import event, reopen
 from gpulease.ports import Deps
 from gpulease.steps.base import record_fact
@@ -22,8 +22,14 @@ def note_created(deps: Deps, lease_id: str, resource_id: str, seen: Observation)
     """This provider id exists and is ours. A resource closed meanwhile is opened again and given back."""
     record = record_fact(deps, lease_id, resource_id, partial(_created, deps=deps, seen=seen))
     resource = record.resource(resource_id)
-    if resource is not None and resource.state is ResourceState.RELEASED:
-        start_release(deps.ledger.load(lease_id), deps, f"late{resource.version}")
+    known = next((r for r in record.resources if r.provider_id == seen.provider_id), None)
+    if known is not None and known.state is not ResourceState.RELEASED:
+        return record
+    if resource is not None and (resource.provider_id or resource.state is ResourceState.RELEASED):
+        # A duplicate, or something that was closed: nobody gives it back yet. Its row's version makes the name new.
+        after = deps.ledger.load(lease_id)
+        row = next((r for r in after.resources if r.provider_id == seen.provider_id), resource)
+        start_release(after, deps, f"late{len(after.resources)}v{row.version}")
     return record
 
 
@@ -56,32 +62,28 @@ def _created(record: LeaseRecord, resource: Resource, *, deps: Deps, seen: Obser
 
 def _extra(record: LeaseRecord, resource: Resource, deps: Deps, seen: Observation) -> Change | None:
     """A second thing with the same marker: the provider carried one create out twice. It is held, as releasing."""
-    if any(r.provider_id == seen.provider_id for r in record.resources):
-        return None
     now = deps.clock.now()
+    known = next((r for r in record.resources if r.provider_id == seen.provider_id), None)
+    if known is not None:
+        return reopen(record, known, now=now) if known.state is ResourceState.RELEASED else None
     siblings = sum(r.id.startswith(resource.id) for r in record.resources)
     extra = resource.model_copy(
         update={
             "id": f"{resource.id}.x{siblings}",
             "version": 0,
             "provider_id": seen.provider_id,
-            "state": ResourceState.RELEASING,
             "status": seen.words,
             "held_at": now,
             "billed_from": min(seen.created_at or now, now),
-            "release": ReleaseProgress(requested_at=now, next_try_at=now),
         }
     )
     text = f"a second {resource.kind} with our marker, {seen.provider_id}, is being given back"
     told = event(record.lease.id, now, "duplicate_found", text, "warning", resource_id=extra.id)
-    return Change(lease_id=record.lease.id, resources=(extra,), events=(told,))
+    # `reopen`: the lease may have been closed meanwhile.
+    return replace(reopen(record, extra, now=now), events=(told,))
 
 
 def adopt(deps: Deps, resource: Resource, found: list[Observation]) -> None:
     """Write down everything found under a resource's marker: the first as the resource, others as duplicates."""
     for seen in sorted(found, key=lambda o: (str(o.created_at), o.provider_id)):
         note_created(deps, resource.lease_id, resource.id, seen)
-    if len(found) > 1:
-        record = deps.ledger.load(resource.lease_id)
-        if record.lease.state is not LeaseState.RELEASED:
-            start_release(record, deps, f"dup{len(record.resources)}")

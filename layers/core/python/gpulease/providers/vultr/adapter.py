@@ -6,13 +6,13 @@
 """
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.resource import BillingRule, ResourceKind, marker_for
 from gpulease.errors import ProviderBusy, ProviderFacts, ProviderRejected, QuotaRefused
-from gpulease.ports import Capabilities, InstanceRequest, NetworkRequest, Ref
+from gpulease.ports import Capabilities, InstanceRequest, NetworkRequest, Once, Ref
 from gpulease.providers.http import ApiClient, Reply, explained
 from gpulease.providers.registry import AdapterContext
 from gpulease.providers.vultr.client import BASE_URL, VultrClient, failure, is_id, parsed, verdict
@@ -188,22 +188,32 @@ class VultrProvider:
             ]
         return sorted(found, key=lambda seen: (seen.created_at is None, seen.created_at, seen.provider_id))
 
-    def list_owned(self, region: str, deployment: str) -> Iterator[Observation]:
-        """Everything of this deployment in the region. All lists are read before the first one is given out."""
+    def list_owned(self, region: str, deployment: str, *, once: Once | None = None) -> Iterator[Observation]:
+        """Everything of this deployment in the region, read in full before the first item is given.
+
+        Only the list of instances can be narrowed to a region; bare metal and VPCs are read once for all regions.
+        """
         prefix = marker_for(deployment, "")
-        owned: list[Observation] = []
-        for route in (VMS, METALS):
-            filters = {"region": region} if route.filters else None
-            for machine in self._client.listing(route.path, route.many, Machine, filters):
-                marker = next((tag for tag in machine.tags if tag.startswith(prefix)), "")
-                if marker and machine.region.lower() == region:
-                    owned.append(observed_machine(machine, route, marker))
-        owned += [
-            observed_vpc(vpc)
-            for vpc in self._vpcs()
-            if vpc.description.startswith(prefix) and vpc.region.lower() == region
-        ]
-        return iter(owned)
+        once = once or Once()
+        metals = once.read("bare-metals", lambda: self._marked(METALS, prefix))
+        vpcs = once.read("vpcs", lambda: self._marked_vpcs(prefix))
+        vms = self._marked(VMS, prefix, {"region": region})
+        return iter([seen for seen in (*vms, *metals, *vpcs) if seen.region == region])
+
+    def _marked(self, route: Route, prefix: str, filters: Mapping[str, str] | None = None) -> list[Observation]:
+        """Machines with a marker that begins so; of the others nothing is kept."""
+
+        def choose(machine: Machine) -> Observation | None:
+            marker = next((tag for tag in machine.tags if tag.startswith(prefix)), "")
+            return observed_machine(machine, route, marker) if marker else None
+
+        return self._client.chosen(route.path, route.many, Machine, choose, filters)
+
+    def _marked_vpcs(self, prefix: str) -> list[Observation]:
+        def choose(vpc: Vpc) -> Observation | None:
+            return observed_vpc(vpc) if vpc.description.startswith(prefix) else None
+
+        return self._client.chosen("/vpcs", "vpcs", Vpc, choose)
 
     # --- delete ---
 

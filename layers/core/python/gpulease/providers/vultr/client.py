@@ -1,7 +1,7 @@
 """Vultr's routes as typed calls. Lists are complete or an error; refusals are read with the table in `errors.py`."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ counts."""
 
 W = TypeVar("W", bound=Identified)
 P = TypeVar("P", bound=Wire)
+V = TypeVar("V")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 
 
@@ -49,14 +50,31 @@ class VultrClient:
 
     def listing(self, path: str, key: str, kind: type[W], filters: Mapping[str, str] | None = None) -> list[W]:
         """All items of all pages, each once. Raises ProviderError when any page fails or the list is not whole."""
-        items: dict[Any, W] = {}
+        return self.chosen(path, key, kind, lambda item: item, filters)
+
+    def chosen(
+        self,
+        path: str,
+        key: str,
+        kind: type[W],
+        choose: Callable[[W], V | None],
+        filters: Mapping[str, str] | None = None,
+    ) -> list[V]:
+        """What `choose` makes of the items of all pages, as in `listing`; what it gives None for is not kept."""
+        items: dict[Any, V] = {}
         for _ in range(LIST_PASSES):
-            if len(self._read_list(path, key, kind, filters or {}, items)) <= 1:
+            if len(self._read_list(path, key, kind, filters or {}, items, choose)) <= 1:
                 break
         return list(items.values())
 
     def _read_list(
-        self, path: str, key: str, kind: type[W], filters: Mapping[str, str], items: dict[Any, W]
+        self,
+        path: str,
+        key: str,
+        kind: type[W],
+        filters: Mapping[str, str],
+        items: dict[Any, V],
+        choose: Callable[[W], V | None],
     ) -> set[int]:
         """Add all pages to `items`; gives the totals that the pages named."""
         seen: set[Any] = set()
@@ -74,7 +92,9 @@ class VultrClient:
             for raw in page:
                 item = parsed(reply, kind, raw)
                 identity = item.id
-                items[identity] = item
+                value = choose(item)
+                if value is not None:
+                    items[identity] = value
                 seen.add(identity)
             meta = parsed(reply, Meta, reply.value("meta"))
             totals.add(meta.total)

@@ -12,6 +12,8 @@ from gpulease.domain.resource import ResourceKind
 from gpulease.providers.vultr.models import NO_ADDRESSES, Machine, Vpc
 
 MARKER_PREFIX = "gpulease:"
+KEEP_TAG = "gpulease:keep"
+"""On a machine: the sweep leaves it alone, also when nobody owns it. VPCs have no tags, so there is none for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def condition_of(machine: Machine, route: Route) -> Condition:
 
 def observed_machine(machine: Machine, route: Route, marker: str = "", note: str = "") -> Observation:
     """A machine of a reply. `marker` is the one looked for; without it the first of ours that it carries."""
-    ours = marker if marker in machine.tags else next((t for t in machine.tags if t.startswith(MARKER_PREFIX)), "")
+    ours = marker if marker in machine.tags else next(filter(_is_marker, machine.tags), "")
     words = [machine.status]
     if route is VMS:
         words += [machine.power_status or "-", machine.server_status or "-"]
@@ -67,7 +69,12 @@ def observed_machine(machine: Machine, route: Route, marker: str = "", note: str
         address="" if machine.main_ip in NO_ADDRESSES else machine.main_ip,
         created_at=machine.date_created,
         network_ids=tuple(vpc.id.lower() for vpc in machine.vpcs or () if vpc.has_address),
+        exempt=KEEP_TAG in machine.tags,
     )
+
+
+def _is_marker(tag: str) -> bool:
+    return tag.startswith(MARKER_PREFIX) and tag != KEEP_TAG
 
 
 def observed_vpc(vpc: Vpc) -> Observation:
