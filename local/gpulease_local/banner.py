@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpulease.domain.cost import lease_cost, price_per_hour
 from gpulease.domain.lease import Lease, LeaseState
 
+from gpulease_local.sides import Side
 from gpulease_local.stack import Stack
-
-if TYPE_CHECKING:
-    from gpulease_local.server import Options
 
 _OPEN = tuple(state for state in LeaseState if state is not LeaseState.RELEASED)
 _PAGE = 100
@@ -43,22 +40,16 @@ def rented_lines(stack: Stack) -> list[str]:
     return lines
 
 
-def opening_lines(stack: Stack, options: "Options", url: str, folder: Path, public_folder: Path) -> list[str]:
+def opening_lines(stack: Stack, side: Side, url: str, folder: Path, public_folder: Path) -> list[str]:
     """URL, data folder, provider, time scale, open leases and their price."""
-    if options.provider == "simulated":
-        what = "simulated Vultr (nothing is rented, nothing costs money)"
-    else:
-        what = f"{options.provider}: REAL machines, real money" + (
-            f" (API at {options.vultr_url})" if options.vultr_url else ""
-        )
-    speed = "real time" if options.time_scale == 1 else f"{options.time_scale:g} times real time"
+    speed = "real time" if side.scale == 1 else f"{side.scale:g} times real time"
     rented = rented_lines(stack)
     return [
         "gpulease local",
         f"  API         {url}/v1   (description: {url}/openapi.json)",
         f"  token       {public_folder / 'token'}",
         f"  data        {folder}",
-        f"  provider    {what}",
+        f"  provider    {side.words}",
         f"  time        {speed}; now {stack.deps.clock.now():%Y-%m-%d %H:%M:%S} UTC",
         f"  open leases {len(rented) - 1 if rented else 'none'}",
         *rented,

@@ -8,6 +8,7 @@ real provider is never driven by a clock that runs fast.
 import getpass
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,17 +21,15 @@ from urllib.parse import urlsplit
 
 from gpulease.errors import GpuleaseError
 from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
-from gpulease.ports import Policy, Probe, Secrets
-from gpulease.providers.http import Transport
-from gpulease.providers.requests_transport import RequestsTransport
-from gpulease.runtime.world import RandomIds, TcpProbe, monotonic
+from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
+from gpulease.ports import Policy
+from gpulease.runtime.world import RandomIds
 from gpulease_sim.vultr import Fault, Settings, VultrCloud
-from gpulease_sim.vultr.state_file import StateFile
 
 from gpulease_local.asl import DefinitionRefused, SqliteStore
 from gpulease_local.banner import closing_lines, opening_lines
-from gpulease_local.deps import Account, FixedSecrets, LineLog, LogAlarms, UserSecrets
-from gpulease_local.front import HOST, Front, FrontServer
+from gpulease_local.deps import Account, LineLog, LogAlarms
+from gpulease_local.front import Front, FrontServer
 from gpulease_local.home import (
     DataLock,
     HomeRefused,
@@ -40,13 +39,13 @@ from gpulease_local.home import (
     private_folder,
     write_private,
 )
-from gpulease_local.sim_transport import SimTransport
+from gpulease_local.remote_simulator import is_loopback
+from gpulease_local.sides import VULTR, Side, simulated_side, vultr_side
 from gpulease_local.stack import Stack, World, repository
 from gpulease_local.template import TemplateRefused, read_template
-from gpulease_local.world import DepsClock, OpenPorts, continued_clock, scaled_sleep
+from gpulease_local.world import DepsClock
 
 SIMULATED = "simulated"
-VULTR = "vultr"
 DEFAULT_PORT = 8765
 WORKERS = 8
 """Provider calls under way at once; each may wait a minute for an answer."""
@@ -83,9 +82,8 @@ class LocalServer:
         self.options = options
         home = options.home or home_of(env)
         self.public_folder = private_folder(options.data_dir or home / "local")
-        self.folder = private_folder(self.public_folder / options.provider)
+        self.folder = private_folder(self.public_folder / _folder_name(options))
         self.stopping = threading.Event()
-        self.cloud: VultrCloud | None = None
         with ExitStack() as opened:
             opened.callback(DataLock(self.public_folder / "lock").release)
             self.stack = self._stack(env, home, opened)
@@ -100,6 +98,11 @@ class LocalServer:
     def url(self) -> str:
         """Where the API is."""
         return self.front.url
+
+    @property
+    def cloud(self) -> VultrCloud | None:
+        """The simulated cloud of this process, if it has one."""
+        return self.side.cloud
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Move leases and schedules until `stop` (by default `stopping`) is set."""
@@ -117,47 +120,46 @@ class LocalServer:
         log_file = opened.enter_context((folder / "gpulease.log").open("a", encoding="utf-8"))
         (folder / "gpulease.log").chmod(0o600)
         database = folder / "gpulease.sqlite"
-        clock = continued_clock(folder / "clock.json", options.time_scale)
-        deployment = kept_deployment(folder / "deployment.json", options.provider, ids.token)
-        log = LineLog(log_file, DepsClock(clock).now, options.log_level)
+        side = self.side = self._side(env, home, opened)
+        deployment = kept_deployment(folder / "deployment.json", folder.name, ids.token)
+        log = LineLog(log_file, DepsClock(side.clock).now, options.log_level)
         ledger = SqliteLedger(database)
         opened.callback(ledger.close)
         database.chmod(0o600)
         store = SqliteStore(database)
         opened.callback(store.close)
-        secrets: Secrets
-        probe: Probe
-        transport: Transport
-        if options.provider == SIMULATED:
-            state = StateFile(folder / "simulated-vultr.sqlite")
-            opened.callback(state.close)
-            self.cloud = cloud = VultrCloud(clock.time, options.seed, options.simulator, state=state)
-            if options.faults:
-                cloud.replace_faults(list(options.faults))
-            transport = SimTransport(cloud, passed=scaled_sleep(options.time_scale))
-            secrets, probe = FixedSecrets(), OpenPorts(cloud.ssh_open)
-        else:
-            transport = RequestsTransport(monotonic=monotonic)
-            secrets, probe = UserSecrets(env, home / "keys"), TcpProbe()
-            secrets.provider_key(VULTR)  # refused here, in one line, rather than at the first lease
         world = World(
-            clock=clock,
-            sleep=scaled_sleep(options.time_scale),
-            accounts={VULTR: Account(VULTR, transport, options.vultr_url or "")},
+            clock=side.clock,
+            sleep=side.sleep,
+            accounts={VULTR: Account(VULTR, side.transport, side.base_url)},
             ledger=ledger,
             offers=SqliteOfferStore(ledger.file),
+            sweeps=SqliteSweepStore(ledger.file),
             ids=ids,
-            secrets=secrets,
-            probe=probe,
+            secrets=side.secrets,
+            probe=side.probe,
             notifier=LogAlarms(log),
             log=log,
             policy=Policy(deployment=deployment),
             store=store,
             seed=options.seed,
             workers=WORKERS,
-            time_scale=options.time_scale,
+            time_scale=side.scale,
         )
         return Stack(read_template(options.template or repository() / "template.yaml"), world)
+
+    def _side(self, env: Mapping[str, str], home: Path, opened: ExitStack) -> Side:
+        options = self.options
+        if options.provider == VULTR:
+            return vultr_side(options.vultr_url, env, home / "keys")
+        return simulated_side(
+            self.folder,
+            scale=options.time_scale,
+            seed=options.seed,
+            settings=options.simulator,
+            faults=options.faults,
+            opened=opened,
+        )
 
     def _have_offers(self) -> None:
         """The first request must find offers; later starts use the kept ones and renew them on the side."""
@@ -195,6 +197,13 @@ class LocalServer:
         return server
 
 
+def _folder_name(options: Options) -> str:
+    """Leases at another address are not leases at Vultr: each address has a ledger of its own."""
+    if options.vultr_url is None:
+        return options.provider
+    return f"{options.provider}-at-{re.sub(r'[^a-z0-9.]+', '-', urlsplit(options.vultr_url).netloc.lower())}"
+
+
 def _check(options: Options) -> None:
     """Refuse what makes no sense together."""
     if options.provider not in (SIMULATED, VULTR):
@@ -207,7 +216,7 @@ def _check(options: Options) -> None:
         if options.provider != VULTR:
             raise ServerRefused(f"an address of Vultr's API goes with provider {VULTR}")
         parts = urlsplit(options.vultr_url)
-        if parts.scheme != "https" and parts.hostname not in (HOST, "localhost", "::1"):
+        if not parts.hostname or (parts.scheme != "https" and not is_loopback(options.vultr_url)):
             raise ServerRefused(f"{options.vultr_url}: must be https, or http on this computer")
 
 
@@ -242,9 +251,9 @@ def main(
         print(f"gpulease local: {error}", file=sys.stderr)
         return 2
     try:
-        _say(target, opening_lines(server.stack, options, server.url, server.folder, server.public_folder))
+        _say(target, opening_lines(server.stack, server.side, server.url, server.folder, server.public_folder))
         _until_stopped(server)
-        _say(target, closing_lines(server.stack, real=provider != SIMULATED))
+        _say(target, closing_lines(server.stack, real=server.side.real))
     finally:
         server.close()
     return 0

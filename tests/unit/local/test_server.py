@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from gpulease.errors import ProviderAuthFailed
 from gpulease.runtime.world import monotonic, sleep
 from gpulease_cli.client import Client
 from gpulease_local import banner, server
 from gpulease_local.home import HomeRefused
 from gpulease_local.server import LocalServer, Options, ServerRefused
+from gpulease_sim.vultr import VultrCloud
+from gpulease_sim.vultr.server import serve as serve_cloud
+from gpulease_sim.wall_clock import ScaledClock as SimulatorClock
 
 PATIENCE_SECONDS = 60.0
 Serve = Callable[[], LocalServer]
@@ -62,7 +66,7 @@ def test_a_lease_goes_on_over_restarts_and_the_banner_tells_its_price(serve: Ser
     second = serve()
     _until(_client(second), lease.id, "running")
     opening = "\n".join(
-        banner.opening_lines(second.stack, second.options, second.url, second.folder, second.public_folder)
+        banner.opening_lines(second.stack, second.side, second.url, second.folder, second.public_folder)
     )
     closing = "\n".join(banner.closing_lines(second.stack, real=False))
     real = "\n".join(banner.closing_lines(second.stack, real=True))
@@ -109,6 +113,7 @@ def test_a_second_server_over_the_same_folder_is_refused_and_harms_nothing(serve
         (Options(time_scale=float("nan")), "time scale"),
         (Options(vultr_url="http://127.0.0.1:1/v2"), "goes with provider vultr"),
         (Options(provider="vultr", vultr_url="http://api.example/v2"), "must be https"),
+        (Options(provider="vultr", vultr_url="https:///v2"), "must be https"),
     ],
 )
 def test_what_makes_no_sense_together_is_refused_before_anything_is_made(
@@ -145,7 +150,36 @@ def test_the_simulated_and_the_real_provider_have_folders_of_their_own(tmp_path:
     home = {"GPULEASE_HOME": str(tmp_path)}
     LocalServer(Options(port=0), home).close()
 
-    with pytest.raises(Exception, match="VULTR_API_KEY"):
+    with pytest.raises(ProviderAuthFailed, match="VULTR_API_KEY"):
         LocalServer(Options(provider="vultr", port=0), home)
 
     assert {each.name for each in (tmp_path / "local").iterdir() if each.is_dir()} == {"simulated", "vultr"}
+
+
+def test_a_lease_lives_at_a_simulator_that_is_served_beside_it(tmp_path: Path) -> None:
+    clock = SimulatorClock.from_now(200.0)
+    cloud = VultrCloud(clock)
+    with serve_cloud(cloud, clock=clock) as simulator:
+        options = Options(provider="vultr", port=0, data_dir=tmp_path / "data", vultr_url=f"{simulator.url}/v2")
+        started = LocalServer(options, {})
+        loop = threading.Thread(target=started.run)
+        loop.start()
+        client = _client(started)
+        lease = client.create_lease({"name": "one", "plans": ["vcg-a16-2c-8g-2vram"]}, idempotency_key="k")
+        _until(client, lease.id, "running")
+        client.release(lease.id)
+        _until(client, lease.id, "released")
+        started.stopping.set()
+        loop.join()
+        started.close()
+
+    assert (started.side.real, started.side.scale) == (False, 200.0)
+    assert [each.kind for each in cloud.book_objects()] == ["instance"]
+    assert cloud.book.billed() == []
+
+
+def test_an_address_that_is_no_simulator_of_ours_is_a_real_provider_and_wants_a_key(tmp_path: Path) -> None:
+    nobody = Options(provider="vultr", port=0, data_dir=tmp_path / "data", vultr_url="http://127.0.0.1:9/v2")
+
+    with pytest.raises(ProviderAuthFailed, match="VULTR_API_KEY"):
+        LocalServer(nobody, {"GPULEASE_HOME": str(tmp_path)})
