@@ -7,6 +7,7 @@ from pathlib import Path
 from gpulease.domain.cost import lease_cost, price_per_hour
 from gpulease.domain.lease import Lease, LeaseState
 
+from gpulease_local.books import is_users
 from gpulease_local.sides import Side
 from gpulease_local.stack import Stack
 
@@ -19,7 +20,7 @@ def open_leases(stack: Stack) -> Iterator[Lease]:
     cursor: str | None = None
     while True:
         page = stack.deps.ledger.leases_of(None, states=_OPEN, cursor=cursor, limit=_PAGE)
-        yield from page.items
+        yield from (lease for lease in page.items if is_users(lease))
         cursor = page.cursor
         if cursor is None:
             return

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpulease.domain.cost import lease_cost
-from gpulease.domain.lease import LeaseState
+from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState, resource_id
 from gpulease.ports import Ledger
@@ -54,8 +54,13 @@ class Comparison:
         return self.released == self.leases and not (self.billed or self.orphans or self.duplicates)
 
 
+def is_users(lease: Lease) -> bool:
+    """Whether somebody asked for it; records that hold what several leases share have ids of another kind."""
+    return lease.id.startswith("l-")
+
+
 def all_records(ledger: Ledger) -> list[LeaseRecord]:
-    """Every lease with its resources, oldest first."""
+    """Every record with its resources, oldest first; also those that hold what leases share."""
     records: list[LeaseRecord] = []
     cursor: str | None = None
     while True:
@@ -68,9 +73,10 @@ def all_records(ledger: Ledger) -> list[LeaseRecord]:
 
 def compare(book: Iterable[BookObject], records: Iterable[LeaseRecord], deployment: str, now: datetime) -> Comparison:
     """Hold the book against the ledger, both as of `now`."""
-    objects, leases = list(book), list(records)
+    objects, known = list(book), list(records)
+    leases = [record for record in known if is_users(record.lease)]
     rows: dict[str, list[Resource]] = defaultdict(list)
-    for record in leases:
+    for record in known:
         for resource in record.resources:
             rows[resource.marker].append(resource)
     findings: list[str] = []

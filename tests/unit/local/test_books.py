@@ -175,6 +175,17 @@ def test_a_network_left_behind_counts_although_it_costs_nothing() -> None:
     assert (found.billed, found.clean) == (1, False)
 
 
+def test_what_holds_a_shared_thing_explains_it_and_is_no_lease_of_a_user() -> None:
+    marker = "gpulease:test0:n-cccccccccccc.network.1"
+    network = _row().model_copy(update={"id": "n-cccccccccccc.network.1", "marker": marker, "provider_id": "n-1"})
+    holder = _record().lease.model_copy(update={"id": "n-cccccccccccc"})
+    book = [_machine(), _machine("n-1", marker, kind="vpc")]
+
+    found = compare(book, [_record(_row()), LeaseRecord(holder, (network,))], "test0", END)
+
+    assert (found.clean, found.leases, [bill.lease_id for bill in found.bills]) == (True, 1, [LEASE])
+
+
 def test_all_records_are_read_page_by_page_oldest_first() -> None:
     ledger = SqliteLedger()
     for number in range(101):

@@ -19,7 +19,7 @@ from gpulease_sim.vultr.server import serve as serve_cloud
 from gpulease_sim.wall_clock import ScaledClock as SimulatorClock
 
 PATIENCE_SECONDS = 60.0
-Serve = Callable[[], LocalServer]
+Serve = Callable[..., LocalServer]
 
 
 @pytest.fixture
@@ -34,9 +34,13 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             loop.join()
             started.close()
 
-    def start() -> LocalServer:
+    def start(vultr_url: str | None = None) -> LocalServer:
         end()
-        started = LocalServer(Options(port=0, data_dir=tmp_path / "data", time_scale=200.0), {})
+        if vultr_url is None:
+            options = Options(port=0, data_dir=tmp_path / "data", time_scale=200.0)
+        else:
+            options = Options(provider="vultr", port=0, data_dir=tmp_path / "data", vultr_url=vultr_url)
+        started = LocalServer(options, {})
         loop = threading.Thread(target=started.run)
         loop.start()
         running.append((started, loop))
@@ -156,22 +160,16 @@ def test_the_simulated_and_the_real_provider_have_folders_of_their_own(tmp_path:
     assert {each.name for each in (tmp_path / "local").iterdir() if each.is_dir()} == {"simulated", "vultr"}
 
 
-def test_a_lease_lives_at_a_simulator_that_is_served_beside_it(tmp_path: Path) -> None:
+def test_a_lease_lives_at_a_simulator_that_is_served_beside_it(serve: Serve) -> None:
     clock = SimulatorClock.from_now(200.0)
     cloud = VultrCloud(clock)
+
     with serve_cloud(cloud, clock=clock) as simulator:
-        options = Options(provider="vultr", port=0, data_dir=tmp_path / "data", vultr_url=f"{simulator.url}/v2")
-        started = LocalServer(options, {})
-        loop = threading.Thread(target=started.run)
-        loop.start()
-        client = _client(started)
-        lease = client.create_lease({"name": "one", "plans": ["vcg-a16-2c-8g-2vram"]}, idempotency_key="k")
-        _until(client, lease.id, "running")
-        client.release(lease.id)
-        _until(client, lease.id, "released")
-        started.stopping.set()
-        loop.join()
-        started.close()
+        started = serve(f"{simulator.url}/v2")
+        lease = _client(started).create_lease({"name": "one", "plans": ["vcg-a16-2c-8g-2vram"]}, idempotency_key="k")
+        _until(_client(started), lease.id, "running")
+        _client(started).release(lease.id)
+        _until(_client(started), lease.id, "released")
 
     assert (started.side.real, started.side.scale) == (False, 200.0)
     assert [each.kind for each in cloud.book_objects()] == ["instance"]

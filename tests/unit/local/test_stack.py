@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from gpulease.domain.lease import LeaseState
+from gpulease.domain.lease import Lease, LeaseState
 from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
 from gpulease.ports import Policy
 from gpulease_local.asl import VirtualClock, load_definition
 from gpulease_local.asl.model import Task
-from gpulease_local.books import all_records, compare
+from gpulease_local.books import all_records, compare, is_users
 from gpulease_local.deps import Account, FixedSecrets, LineLog, LogAlarms
 from gpulease_local.sim_transport import SimTransport
 from gpulease_local.stack import Stack, World, with_wall_timeouts
@@ -84,9 +84,9 @@ def _api(stack: Stack, method: str, path: str, body: str = "") -> dict[str, obje
     return answer  # type: ignore[no-any-return]
 
 
-def _state(stack: Stack) -> LeaseState:
-    (record,) = all_records(stack.deps.ledger)
-    return record.lease.state
+def _lease(stack: Stack) -> Lease:
+    (lease,) = (record.lease for record in all_records(stack.deps.ledger) if is_users(record.lease))
+    return lease
 
 
 def test_a_lease_lives_its_whole_life_in_virtual_time(stack: Stack, cloud: VultrCloud, clock: VirtualClock) -> None:
@@ -97,12 +97,11 @@ def test_a_lease_lives_its_whole_life_in_virtual_time(stack: Stack, cloud: Vultr
 
     _api(stack, "POST", "/v1/leases", '{"name": "one", "plan_kinds": ["vm"], "private_network": "preferred"}')
     stack.engine.run_until(START + 1200)
-    between = _state(stack)
-    (record,) = all_records(stack.deps.ledger)
-    _api(stack, "DELETE", f"/v1/leases/{record.lease.id}")
+    between = _lease(stack)
+    _api(stack, "DELETE", f"/v1/leases/{between.id}")
     stack.engine.run_until(START + 3600)
 
-    assert (between, _state(stack)) == (LeaseState.RUNNING, LeaseState.RELEASED)
+    assert (between.state, _lease(stack).state) == (LeaseState.RUNNING, LeaseState.RELEASED)
     found = compare(cloud.book_objects(), all_records(stack.deps.ledger), "test0", stack.deps.clock.now())
     assert found.clean, found.findings
     assert found.bills[0].book_usd == found.bills[0].ledger_usd > 0
