@@ -195,11 +195,14 @@ class LineLog:
 
 
 class LogAlarms:
-    """`ports.Notifier` that writes alarms as errors into the log."""
+    """`ports.Notifier` that writes alarms as errors into the log, and shows them where `show` writes (a terminal)."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, show: Callable[[str], None] | None = None) -> None:
         self._log = log
+        self._show = show
 
     def alarm(self, name: str, text: str, facts: dict[str, Fact]) -> None:
         """Write one alarm."""
         self._log.error("alarm", alarm=name, text=text, **facts)
+        if self._show is not None:
+            self._show(f"ALARM {name}: {' '.join(text.split())}")

@@ -31,7 +31,8 @@ RELEASE_OVERDUE = timedelta(seconds=MAX_PAUSE_SECONDS + 60)
 """A release whose next turn is so long past has no workflow behind it any more."""
 
 _KINDS = "|".join(kind.value for kind in ResourceKind)
-_NAME = re.compile(rf"(?P<lease>l-[a-z2-7]{{12}})\.(?P<kind>{_KINDS})\.(?P<attempt>[1-9][0-9]{{0,3}})(\.[0-9]{{1,4}})?")
+# A lease, or the holder of a shared network.
+_NAME = re.compile(rf"(?P<lease>[ln]-[a-z2-7]{{12}})\.(?P<kind>{_KINDS})\.(?P<attempt>[1-9][0-9]{{0,3}})(\.[0-9]{{1,4}})?")
 
 
 class Unowned(Model):

@@ -153,7 +153,14 @@ class AwsDeps:
     def notifier(self) -> Notifier:
         from gpulease.runtime.logging import LogNotifier, PowertoolsLog
 
-        return LogNotifier(PowertoolsLog())
+        logged = LogNotifier(PowertoolsLog())
+        if not self._settings.alarm_topic_arn:
+            return logged
+        import boto3
+
+        from gpulease.runtime.sns import TopicNotifier
+
+        return TopicNotifier(boto3.client("sns"), self._settings.alarm_topic_arn, logged, self.log)
 
     @cached_property
     def policy(self) -> Policy:

@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpulease.errors import GpuleaseError, InputInvalid, LeaseSuperseded
+from gpulease.errors import GpuleaseError, InputInvalid, LeaseSuperseded, ProviderAuthFailed
 from gpulease.runtime.deps import current
+from gpulease.steps import alarms
 from gpulease.steps.base import Outcome
 
 Handler = Callable[[dict[str, Any], Any], Outcome]
@@ -32,6 +33,10 @@ def step(handler: Handler) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
             fields = ", ".join(".".join(str(part) for part in e["loc"]) for e in error.errors())
             raise InputInvalid(f"task input: {fields}", field=fields) from None
         except GpuleaseError as error:
+            if isinstance(error, ProviderAuthFailed):
+                # An account is told apart by what the step knows; here only its provider is known, whose name the first
+                # account bears.
+                alarms.auth_failed(current(), error.facts.provider, error)
             current().log.warning("step_failed", **facts, error=type(error).__name__, reason=str(error))
             raise
         current().log.info("step_done", **facts, outcome=outcome.outcome, wait_seconds=outcome.wait_seconds)

@@ -33,6 +33,7 @@ from gpulease.errors import (
     QuotaRefused,
 )
 from gpulease.ports import Deps, InstanceRequest, Provider
+from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, record_fact
 from gpulease.steps.facts import note_created
 
@@ -122,6 +123,8 @@ def _send(record: LeaseRecord, attempt: Attempt, intent: Resource, provider: Pro
         deps.log.warning("create_answer_unclear", lease_id=lease.id, resource_id=intent.id, reason=str(error))
         return Outcome("unknown")
     except (ProviderRejected, ProviderAuthFailed, ProviderThrottled) as error:
+        if isinstance(error, ProviderAuthFailed):
+            alarms.auth_failed(deps, provider.account, error)
         return _refused(record, intent, error, deps)
     note_created(deps, lease.id, intent.id, seen)
     return Outcome("created", FIRST_LOOK_SECONDS)

@@ -28,6 +28,7 @@ from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, Re
 from gpulease.domain.transitions import event
 from gpulease.errors import ProviderAuthFailed, ProviderBusy, ProviderError, ProviderUnavailable, ProviderUnexpected
 from gpulease.ports import Deps, Provider
+from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current, record_fact, ref_of
 from gpulease.steps.facts import adopt
 
@@ -49,7 +50,7 @@ class Learned:
     retry_after_seconds: float = 0.0
     adopted: bool = False
     never_appeared: bool = False
-    auth_failed: bool = False
+    auth_failed: ProviderAuthFailed | None = None
 
 
 def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
@@ -60,6 +61,8 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
         return Outcome("done", max(1, todo.wait_seconds))
     provider = deps.providers.get(resource.account)
     learned = _learn(resource, resource.release, provider, deps)
+    if learned.auth_failed is not None:
+        alarms.auth_failed(deps, resource.account, learned.auth_failed)
     record_fact(deps, command.lease_id, resource.id, partial(_write, deps=deps, learned=learned))
     after = deps.ledger.load(command.lease_id).resource(resource.id)
     if after is None or after.release is None or after.state is ResourceState.RELEASED:
@@ -96,7 +99,7 @@ def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, de
             error_reason=error.reason,
             error_status=error.facts.status,
             retry_after_seconds=error.facts.retry_after_seconds,
-            auth_failed=isinstance(error, ProviderAuthFailed),
+            auth_failed=error if isinstance(error, ProviderAuthFailed) else None,
         )
     return learned
 
