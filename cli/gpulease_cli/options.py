@@ -134,7 +134,7 @@ _OFFER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--spot", type=click.Choice(["on-demand", "spot", "any"]), help="Which prices are right."),
     click.option("--max-price", type=PRICE, metavar="USD", help="Most US dollars per hour."),
     click.option(
-        "--private-network", type=click.Choice(["none", "preferred", "required"]), help="A network of its own."
+        "--private-network", type=click.Choice(["none", "preferred", "required"]), help="Join a private network."
     ),
 ]
 

@@ -30,6 +30,7 @@ _OPTIONS = {
     "spot": "--spot",
     "max_price_per_hour_usd": "--max-price",
     "private_network": "--private-network",
+    "network_scope": "--network-scope",
     "ssh_keys": "--ssh-key",
     "image": "--image",
     "labels": "--label",

@@ -23,6 +23,9 @@ from gpulease_cli.waiting import Waiter, WaitTimedOut
 @click.option("-f", "--file", "file", metavar="FILE", help="Lease file (YAML, - for stdin); options override it.")
 @click.option("--name", metavar="NAME", help="To call it by; made up when missing.")
 @offer_options
+@click.option(
+    "--network-scope", type=click.Choice(["owner", "lease"]), help="One network for all yours there, or its own."
+)
 @click.option("--ssh-key", multiple=True, metavar="FILE|KEY", help="Public key. Default: your own, if there is one.")
 @click.option("--start-script", metavar="FILE", help="Run once as root when the machine starts; - for stdin.")
 @click.option("--image", metavar="IMAGE", help="Image of the provider; its default when missing.")

@@ -16,8 +16,9 @@ from gpulease.api.openapi import answers
 from gpulease.api.problems import FieldError, Problem, invalid, not_found
 from gpulease.api.query import only, separated
 from gpulease.api.schemas import DryRun, EventPage, LeasePage, LeaseRequest, LeaseView
+from gpulease.api.shared_networks import shared_networks
 from gpulease.api.views import event_view, lease_summary, lease_view
-from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState
 from gpulease.domain.record import LeaseRecord
 from gpulease.errors import InputInvalid, LeaseNotFound
 from gpulease.ports import Deps, Page
@@ -50,7 +51,7 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
         return record
 
     def view(record: LeaseRecord) -> LeaseView:
-        return lease_view(record, deps.clock.now(), deps.policy.ssh_port)
+        return lease_view(record, deps.clock.now(), deps.policy.ssh_port, shared_networks(record, deps.ledger))
 
     @router.post(
         "/v1/leases",
@@ -100,7 +101,7 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
         owner = None if everybodys else who.owner
         page = _page_of_leases(deps, owner, _states(state), cursor, limit, name)
         # The index may lag behind; a row that is not the caller's is never shown whatever it says.
-        shown = [lease for lease in page.items if who.may_see(lease.owner)]
+        shown = [each for each in page.items if who.may_see(each.owner) and each.kind is LeaseKind.MACHINE]
         now = deps.clock.now()
         return LeasePage(
             leases=tuple(

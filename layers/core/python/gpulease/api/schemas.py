@@ -131,6 +131,8 @@ class ResourceView(View):
     price_per_hour_usd: Money
     cost_so_far_usd: Money
     billed: bool = Field(description="Costs money now, as far as is known: true until its absence is proven")
+    shared: bool = Field(default=False, description="Also used by other leases of the owner; goes after the last one")
+    used_by_others: int = Field(default=0, description="Of a shared network: how many other machines use it now")
 
 
 class NextView(View):

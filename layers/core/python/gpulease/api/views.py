@@ -1,5 +1,6 @@
 """Turns records into what is answered. Pure; everything shown as billed is not proven gone."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -11,6 +12,7 @@ from gpulease.domain.next_step import what_next
 from gpulease.domain.offer import Offer
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import BillingRule, Resource, ResourceKind, ResourceState
+from gpulease.domain.shared_network import SharedNetwork
 
 _SMALLEST = Decimal("0.000001")
 SSH_USER = "root"
@@ -24,7 +26,9 @@ def money(value: Decimal) -> str:
     return f"{whole}.{decimals:0<2}"
 
 
-def lease_view(record: LeaseRecord, now: datetime, ssh_port: int = 22) -> LeaseView:
+def lease_view(
+    record: LeaseRecord, now: datetime, ssh_port: int = 22, shared: Sequence[SharedNetwork] = ()
+) -> LeaseView:
     lease = record.lease
     address = address_of(record)
     return LeaseView(
@@ -55,7 +59,10 @@ def lease_view(record: LeaseRecord, now: datetime, ssh_port: int = 22) -> LeaseV
             )
             for a in lease.attempts
         ),
-        resources=tuple(_resource_view(resource, now) for resource in record.resources),
+        resources=(
+            *(_resource_view(resource, now) for resource in record.resources),
+            *(_resource_view(each.network, now, each) for each in shared),
+        ),
         price_per_hour_usd=money(price_per_hour(record, now)),
         cost_so_far_usd=money(lease_cost(record, now)),
         address=address,
@@ -111,7 +118,7 @@ def _next(record: LeaseRecord, now: datetime) -> NextView:
     return NextView(text=step.text, at=step.at)
 
 
-def _resource_view(resource: Resource, now: datetime) -> ResourceView:
+def _resource_view(resource: Resource, now: datetime, shared: SharedNetwork | None = None) -> ResourceView:
     return ResourceView(
         id=resource.id,
         kind=resource.kind,
@@ -126,4 +133,6 @@ def _resource_view(resource: Resource, now: datetime) -> ResourceView:
         price_per_hour_usd=money(rate_now(resource)),
         cost_so_far_usd=money(cost_of(resource, now)),
         billed=is_billed(resource) and resource.billing is not BillingRule.FREE,
+        shared=shared is not None,
+        used_by_others=shared.others if shared else 0,
     )

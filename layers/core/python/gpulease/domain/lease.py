@@ -49,11 +49,39 @@ class Reason(StrEnum):
     AUTH_FAILED = "auth_failed"
     REJECTED = "rejected"
     LOST = "lost"
+    UNUSED = "unused"
+    """Of shared networks: their last machine is gone."""
     PRIVATE_NETWORK_FAILED = "private_network_failed"
     # Of attempts only: see domain/selection.py for what follows each.
     NEVER_APPEARED = "never_appeared"
     THROTTLED = "throttled"
     NETWORK_UNSUPPORTED = "network_unsupported"
+
+
+class LeaseKind(StrEnum):
+    MACHINE = "machine"
+    NETWORK = "network"
+    """Not asked for by anybody: holds a network that several leases share (domain/shared_network.py)."""
+
+
+class Attachment(Model):
+    """How far an attempt's machine has come in joining a private network."""
+
+    holder_id: str = ""
+    """Of a shared network: the record that holds it. Written before it is joined, so that leaving always finds it."""
+    passed: bool = False
+    """The create call carries the network."""
+    tries: int = 0
+    refusals: int = 0
+    """Attach calls refused in a way that the adapter could not read as "try again"."""
+    accepted_at: Instant | None = None
+    """Of the last call, while it may still take effect."""
+    ever_accepted: bool = False
+    attached_at: Instant | None = None
+    dropped: bool = False
+    """The lease goes on without it."""
+    left: bool = False
+    """The shared network no longer counts this machine."""
 
 
 class Attempt(Model):
@@ -70,6 +98,7 @@ class Attempt(Model):
     ready_deadline: Instant
     asked: bool = True
     network_deadline: Instant | None = None
+    attachment: Attachment | None = None
     ended_at: Instant | None = None
     reason: Reason | None = None
     detail: str = ""
@@ -80,7 +109,7 @@ class Attempt(Model):
 
 
 class Lease(Model):
-    """One user's claim on one machine.
+    """One user's claim on one machine; or, by its kind, what holds a network shared by several leases.
 
     `epoch` is raised by every new decision and fences off older workflows; `version` counts writes of this row (0 = not
     yet stored) and is raised by the ledger alone.
@@ -113,6 +142,11 @@ class Lease(Model):
     """SHA-256 of the request that made it: an idempotency key used again with another body is refused."""
     start_script_bytes: int = 0
     start_script_sha256: str = ""
+    kind: LeaseKind = LeaseKind.MACHINE
+    generation: int = 0
+    """Of a shared network: how many its owner has had in this account and region, this one included."""
+    members: tuple[str, ...] = ()
+    """Of a shared network: resource ids of the machines that use it."""
 
     @property
     def attempt(self) -> Attempt | None:

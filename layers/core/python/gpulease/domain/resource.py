@@ -90,10 +90,6 @@ class Resource(Model):
     """The provider's own state words when last seen."""
     attached_to: str = ""
     """Networks and volumes: resource id of the machine it was seen attached to."""
-    attach_tries: int = 0
-    attach_refusals: int = 0
-    """Attach calls refused in a way that the adapter could not read as "try again"."""
-    attach_accepted_at: Instant | None = None
     absences: int = 0
     """While held: times in a row that it was read as absent."""
     release: ReleaseProgress | None = None

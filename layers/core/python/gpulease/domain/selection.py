@@ -107,12 +107,10 @@ def next_offers(lease: Lease, offers: Iterable[Offer]) -> list[Offer]:
     """Offers still worth a try for this lease, in order. Empty when its tries are used up."""
     if sum(attempt.asked for attempt in lease.attempts) >= lease.spec.max_attempts:
         return []
-    return [
-        o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease.attempts) for a in lease.attempts)
-    ]
+    return [o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease) for a in lease.attempts)]
 
 
-def _excluded_by(attempt: Attempt, offer: Offer, attempts: tuple[Attempt, ...]) -> bool:
+def _excluded_by(attempt: Attempt, offer: Offer, lease: Lease) -> bool:
     if attempt.reason is Reason.QUOTA_EXCEEDED:
         # A limit of the account holds for all its plans of that region.
         return attempt.offer.provider == offer.provider and attempt.offer.region == offer.region
@@ -121,7 +119,10 @@ def _excluded_by(attempt: Attempt, offer: Offer, attempts: tuple[Attempt, ...]) 
     if attempt.offer.key != offer.key:
         return False
     if attempt.reason in SAME_OFFER_AGAIN:
-        return sum(a.offer.key == offer.key for a in attempts) >= MAX_TRIES_OF_ONE_OFFER
+        return sum(a.offer.key == offer.key for a in lease.attempts) >= MAX_TRIES_OF_ONE_OFFER
+    if attempt.reason is Reason.NETWORK_UNSUPPORTED and lease.spec.private_network is PrivateNetwork.PREFERRED:
+        # Refused with the network in the create call; the next try goes without it, and its refusal says the rest.
+        return sum(a.offer.key == offer.key and a.reason is attempt.reason for a in lease.attempts) > 1
     return True
 
 

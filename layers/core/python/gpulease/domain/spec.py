@@ -20,6 +20,15 @@ class PrivateNetwork(StrEnum):
     REQUIRED = "required"
 
 
+class NetworkScope(StrEnum):
+    """Whom a private network is for."""
+
+    OWNER = "owner"
+    """Shared by all machines of one owner in one account and region."""
+    LEASE = "lease"
+    """The lease's own."""
+
+
 class SpotPolicy(StrEnum):
     ON_DEMAND = "on-demand"
     SPOT = "spot"
@@ -55,6 +64,7 @@ class LeaseSpec(Model):
     spot: SpotPolicy = SpotPolicy.ON_DEMAND
     max_price_per_hour_usd: Usd | None = Field(default=None, gt=Decimal(0))
     private_network: PrivateNetwork = PrivateNetwork.NONE
+    network_scope: NetworkScope = NetworkScope.OWNER
     ssh_keys: tuple[SshPublicKey, ...] = Field(default=(), max_length=20)
     image: str | None = Field(default=None, min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]*$")
     labels: dict[Word, LabelValue] = Field(default_factory=dict, max_length=MAX_LABELS)

@@ -6,13 +6,14 @@ releases that nobody works on are taken up again. One lease that fails does not 
 
 from datetime import datetime, timedelta
 
-from gpulease.domain.lease import Lease, LeaseState, Reason, execution_name
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason, execution_name
 from gpulease.domain.next_step import expires_at
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
 from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded
 from gpulease.ports import Deps
+from gpulease.steps.shared_network import check_members
 from gpulease.steps.starting import start_overdue_release, start_release
 
 BATCH = 100
@@ -59,6 +60,9 @@ def check(lease_id: str, deps: Deps) -> str:
         start_release(deps.ledger.load(lease_id), deps)
         return "expired"
     restarted = start_overdue_release(record, deps, now)
+    if lease.kind is LeaseKind.NETWORK and lease.state is LeaseState.RUNNING:
+        check_members(record, deps)
+        return "restarted" if restarted else ""
     machine = MACHINE_OF_STATE.get(lease.state)
     if machine is not None and not deps.workflows.is_running(machine, _name(lease, machine)):
         _restart(record, machine, now, deps)

@@ -18,6 +18,7 @@ from gpulease.domain.resource import (
     marker_for,
     resource_id,
 )
+from gpulease.domain.spec import LeaseSpec, NetworkScope, PrivateNetwork
 from gpulease.domain.transitions import event
 from gpulease.domain.user_data import build_user_data
 from gpulease.errors import (
@@ -36,6 +37,7 @@ from gpulease.ports import Deps, InstanceRequest, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, record_fact
 from gpulease.steps.facts import note_created
+from gpulease.steps.shared_network import network_to_pass, place_of
 
 OUTCOMES = frozenset({"created", "unknown", "failed", "superseded"})
 FIRST_LOOK_SECONDS = 10
@@ -61,6 +63,10 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if known is not None:
         return Outcome("created") if known.provider_id else Outcome("unknown", SEARCH_PAUSE_SECONDS)
     provider = deps.providers.get(attempt.offer.provider)
+    network_id = ""
+    if _wants_shared_network(record.lease.spec):
+        network_id = network_to_pass(record, attempt, place_of(record.lease, attempt, provider), deps)
+        record = load_current(command, deps, LeaseState.PROVISIONING)
     intent = _intent(record, attempt, provider, deps)
     # First of all: should everything after this be lost, the sweep still looks there.
     deps.sweeps.note_place(intent.account, intent.region)
@@ -75,7 +81,11 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("unknown")
     if deps.clock.now() - intent.intended_at > STALE_AFTER:
         return Outcome("unknown")
-    return _send(record, attempt, intent, provider, deps)
+    return _send(record, attempt, intent, provider, deps, network_id)
+
+
+def _wants_shared_network(spec: LeaseSpec) -> bool:
+    return spec.private_network is not PrivateNetwork.NONE and spec.network_scope is NetworkScope.OWNER
 
 
 def _intent(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Deps) -> Resource:
@@ -106,7 +116,9 @@ def _asked(intent: Resource, attempt: Attempt) -> Event:
     return event(intent.lease_id, intent.intended_at, "instance_intended", text, resource_id=intent.id)
 
 
-def _send(record: LeaseRecord, attempt: Attempt, intent: Resource, provider: Provider, deps: Deps) -> Outcome:
+def _send(
+    record: LeaseRecord, attempt: Attempt, intent: Resource, provider: Provider, deps: Deps, network_id: str
+) -> Outcome:
     lease = record.lease
     script = deps.ledger.start_script(lease.id) if lease.start_script_bytes else b""
     request = InstanceRequest(
@@ -116,6 +128,7 @@ def _send(record: LeaseRecord, attempt: Attempt, intent: Resource, provider: Pro
         user_data=build_user_data(ssh_keys=lease.spec.ssh_keys, start_script=script),
         image=lease.spec.image,
         idempotency_token=intent.id,
+        network_provider_id=network_id,
     )
     try:
         seen = provider.create_instance(request)

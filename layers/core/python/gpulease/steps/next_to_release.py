@@ -5,6 +5,7 @@ from datetime import timedelta
 from gpulease.domain.release import next_to_release
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
+from gpulease.steps.shared_network import leave_unused
 from gpulease.steps.starting import start_release
 
 OUTCOMES = frozenset({"instance", "network", "none", "waiting", "handed_over", "superseded"})
@@ -21,4 +22,5 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     todo = next_to_release(record, now)
     if todo.resource is not None:
         return Outcome(todo.resource.kind.value)
+    leave_unused(record, deps)
     return Outcome("waiting", todo.wait_seconds) if todo.wait_seconds else Outcome("none")

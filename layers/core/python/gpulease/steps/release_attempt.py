@@ -6,6 +6,7 @@ from gpulease.domain.selection import NEXT_OFFER_AFTER
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, to_release
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current, with_attempt
+from gpulease.steps.shared_network import leave_unused
 from gpulease.steps.starting import start_release
 
 THROTTLED_PAUSE_SECONDS = 30
@@ -30,6 +31,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         deps.ledger.commit(Change(lease_id=lease.id, lease=ended, resources=marked, epoch=command.epoch))
     if left:
         start_release(record, deps, f"a{attempt.number}")
+    # A machine that was refused is gone already, and no release looks after it.
+    leave_unused(deps.ledger.load(lease.id), deps)
     if attempt.reason not in NEXT_OFFER_AFTER:
         return Outcome("give_up")
     return Outcome("next", THROTTLED_PAUSE_SECONDS if attempt.reason is Reason.THROTTLED else 1)

@@ -70,7 +70,7 @@ ROWS: tuple[Row, ...] = (
     _row("POST", _CREATE, _4XX_500, "plan is not available in the selected datacenter", CapacityRefused, "v1, C17"),
     _row("POST", _CREATE, _4XX, "invalid plan chosen", ProviderRejected, "ansible"),
     _row("POST", _CREATE, _4XX, "invalid region", ProviderRejected, "measured"),
-    _row("POST", _CREATE, _4XX, "does not support (vpc|private) networking", NetworkUnsupported, "terraform, C21"),
+    _row("POST", _CREATE, _4XX_500, "does not support (vpc|private) networking", NetworkUnsupported, "terraform, C21"),
     # Worth another try by their text, so as unclear as a lost answer.
     _row("POST", _CREATE, _4XX_500, "is already attached to another server", ProviderUnavailable, "terraform"),
     # Attach.

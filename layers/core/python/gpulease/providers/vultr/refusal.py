@@ -6,6 +6,7 @@ region, image and stock are all in order.
 
 from gpulease.errors import (
     CapacityRefused,
+    NetworkUnsupported,
     ProviderError,
     ProviderRejected,
     ProviderThrottled,
@@ -53,6 +54,9 @@ def _by_state(
         return ProviderRejected, "there is no such image"
     if CAPACITY_WORDS.search(text):
         return CapacityRefused, "inferred from the words; the plan is listed as in stock"
+    if request.network_provider_id:
+        # What else was asked for is in order, so it is the network or a limit; without the network the answer is clear.
+        return NetworkUnsupported, "inferred: plan, region, image and stock are in order, and a VPC was asked for"
     return QuotaRefused, "inferred: plan, region, image and stock are in order, so a limit of the account is left"
 
 
