@@ -86,14 +86,16 @@ lock: ## pin the newest versions that fit, into requirements/*.txt (with Python 
 	@$(MAKE) --no-print-directory .venv-lock/.locked PYTHONS="python3.11"
 	@for target in "--extra dev --output-file requirements/dev.txt pyproject.toml" \
 	  "--output-file requirements/ministack.txt requirements/ministack.in" \
-	  "--output-file requirements/lock.txt requirements/lock.in"; do \
+	  "--output-file requirements/sam.txt requirements/sam.in" \
+	  "--output-file requirements/lock.txt requirements/lock.in" \
+	  "--constraint requirements/dev.txt --output-file layers/deps/requirements.txt layers/deps/requirements.in"; do \
 	  CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools compile --quiet --upgrade --strip-extras \
 	    --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host $$target || exit 1; \
 	done
 
 .PHONY: clean
 clean: ## remove environments, caches and built files
-	@rm -rf .venv .venv-ministack .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	@rm -rf .venv .venv-ministack .venv-sam .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
 	  .aws-sam build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -112,6 +114,9 @@ FORCE:
 
 .venv-ministack/.locked: requirements/ministack.txt $(call stale,.venv-ministack)
 	$(call make_venv,.venv-ministack,requirements/ministack.txt)
+
+.venv-sam/.locked: requirements/sam.txt $(call stale,.venv-sam)
+	$(call make_venv,.venv-sam,requirements/sam.txt)
 
 .venv-lock/.locked: requirements/lock.txt $(call stale,.venv-lock)
 	$(call make_venv,.venv-lock,requirements/lock.txt)
