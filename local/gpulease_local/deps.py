@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol
 
 from gpulease.domain.event import Fact
 from gpulease.errors import InputInvalid, ProviderAuthFailed, ProviderFacts
+from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ports import (
     Clock,
     Ids,
@@ -22,14 +23,15 @@ from gpulease.ports import (
     OfferStore,
     Policy,
     Probe,
-    Provider,
     Providers,
     Secrets,
+    SharedReads,
     SweepStore,
     Workflows,
 )
 from gpulease.providers import registry
 from gpulease.providers.http import Transport
+from gpulease.runtime.guard import GuardedProvider
 
 from gpulease_local.asl import Engine, ExecutionAlreadyExists, ExecutionDoesNotExist, Status
 from gpulease_local.home import HomeRefused, read_private
@@ -43,6 +45,7 @@ class LocalDeps:
 
     ledger: Ledger
     offers: OfferStore
+    shared: SharedReads
     sweeps: SweepStore
     providers: Providers
     workflows: Workflows
@@ -96,16 +99,18 @@ class LocalProviders:
         clock: Clock,
         log: Log,
         sleep: Callable[[float], None],
+        shared: SharedReads | None = None,
     ) -> None:
+        self._shared = shared if shared is not None else SqliteSharedReads()
         self._accounts = dict(accounts)
         self._secrets = secrets
         self._clock = clock
         self._log = log
         self._sleep = sleep
-        self._made: dict[str, Provider] = {}
+        self._made: dict[str, GuardedProvider] = {}
         self._lock = threading.Lock()
 
-    def get(self, account: str) -> Provider:
+    def get(self, account: str) -> GuardedProvider:
         """The account's adapter. Raises InputInvalid for an unknown account."""
         with self._lock:
             if account not in self._made:
@@ -116,12 +121,16 @@ class LocalProviders:
         """Names, in order of preference."""
         return list(self._accounts)
 
-    def _make(self, name: str) -> Provider:
+    def shut_for_seconds(self, account: str, region: str) -> float:
+        """See `ports.Providers.shut_for_seconds`."""
+        return self.get(account).shut_for_seconds(region)
+
+    def _make(self, name: str) -> GuardedProvider:
         account = self._accounts.get(name)
         if account is None:
             known = ", ".join(self._accounts)
             raise InputInvalid(f"no account is called {name!r}; configured: {known}", field="account")
-        return registry.build(
+        adapter = registry.build(
             name,
             account.provider,
             account.transport,
@@ -130,7 +139,9 @@ class LocalProviders:
             log=self._log,
             sleep=self._sleep,
             base_url=account.base_url,
+            shared=self._shared,
         )
+        return GuardedProvider(adapter, shared=self._shared, clock=self._clock, log=self._log)
 
 
 class FixedSecrets:
@@ -164,11 +175,19 @@ class UserSecrets:
         return key
 
 
+class LineStream(Protocol):
+    """Where lines go, as soon as they are written."""
+
+    def write(self, text: str, /) -> object:
+        """Take one line."""
+        ...
+
+
 @dataclass
 class LineLog:
     """`ports.Log` as one JSON object per line; below `level` nothing is written. Safe for threads."""
 
-    stream: TextIO
+    stream: LineStream
     now: Callable[[], datetime]
     level: str = "info"
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -191,7 +210,6 @@ class LineLog:
         line = {"time": self.now().isoformat(timespec="milliseconds"), "level": level, "event": event, **facts}
         with self._lock:
             self.stream.write(json.dumps(line, default=str) + "\n")
-            self.stream.flush()
 
 
 class LogAlarms:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from gpulease.errors import GpuleaseError
 from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
+from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy
 from gpulease.runtime.world import RandomIds
@@ -33,6 +34,7 @@ from gpulease_local.front import Front, FrontServer
 from gpulease_local.home import (
     DataLock,
     HomeRefused,
+    RollingFile,
     home_of,
     kept_deployment,
     kept_token,
@@ -47,6 +49,8 @@ from gpulease_local.world import DepsClock
 
 SIMULATED = "simulated"
 DEFAULT_PORT = 8765
+LOG_BYTES = 20_000_000
+FORGET_EXECUTIONS_EVERY_SECONDS = 86_400.0
 WORKERS = 8
 """Provider calls under way at once; each may wait a minute for an answer."""
 
@@ -117,8 +121,8 @@ class LocalServer:
 
     def _stack(self, env: Mapping[str, str], home: Path, opened: ExitStack) -> Stack:
         options, folder, ids = self.options, self.folder, RandomIds()
-        log_file = opened.enter_context((folder / "gpulease.log").open("a", encoding="utf-8"))
-        (folder / "gpulease.log").chmod(0o600)
+        log_file = RollingFile(folder / "gpulease.log", LOG_BYTES)
+        opened.callback(log_file.close)
         database = folder / "gpulease.sqlite"
         side = self.side = self._side(env, home, opened)
         deployment = kept_deployment(folder / "deployment.json", folder.name, ids.token)
@@ -126,7 +130,7 @@ class LocalServer:
         ledger = SqliteLedger(database)
         opened.callback(ledger.close)
         database.chmod(0o600)
-        store = SqliteStore(database)
+        self._store = store = SqliteStore(database)
         opened.callback(store.close)
         world = World(
             clock=side.clock,
@@ -135,6 +139,7 @@ class LocalServer:
             ledger=ledger,
             offers=SqliteOfferStore(ledger.file),
             sweeps=SqliteSweepStore(ledger.file),
+            shared=SqliteSharedReads(ledger.file),
             ids=ids,
             secrets=side.secrets,
             probe=side.probe,
@@ -167,6 +172,11 @@ class LocalServer:
         if empty:
             self.stack.fill_price_lists()
         self.stack.start_schedules(price_lists_now=not empty)
+        self.stack.engine.call_every(FORGET_EXECUTIONS_EVERY_SECONDS, self._forget_executions)
+
+    def _forget_executions(self) -> None:
+        """Ended ones whose names are free again; what they did is in the ledger."""
+        self._store.prune(self.side.clock.time() - NAME_KEPT_SECONDS)
 
     def _front(self) -> FrontServer:
         stack, folder = self.stack, self.public_folder
@@ -180,7 +190,7 @@ class LocalServer:
                 lambda event: stack.functions.call(route.function, event),
                 port=port,
                 token=token,
-                user=getpass.getuser(),
+                user=_user(),
                 now=stack.deps.clock.now,
                 request_id=stack.deps.ids.token,
                 on_error=lambda error: stack.deps.log.error(
@@ -202,6 +212,14 @@ def _folder_name(options: Options) -> str:
     if options.vultr_url is None:
         return options.provider
     return f"{options.provider}-at-{re.sub(r'[^a-z0-9.]+', '-', urlsplit(options.vultr_url).netloc.lower())}"
+
+
+def _user() -> str:
+    """The name of whoever runs this; where the system knows none (a container), the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _check(options: Options) -> None:
@@ -247,6 +265,8 @@ def main(
     target = sys.stdout if out is None else out
     try:
         server = LocalServer(options, os.environ if env is None else env)
+    except KeyboardInterrupt:
+        return 130
     except (ServerRefused, HomeRefused, TemplateRefused, DefinitionRefused, GpuleaseError) as error:
         print(f"gpulease local: {error}", file=sys.stderr)
         return 2

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
-from gpulease.ports import Ids, Ledger, Log, Notifier, OfferStore, Policy, Probe, Secrets, SweepStore
+from gpulease.ports import Ids, Ledger, Log, Notifier, OfferStore, Policy, Probe, Secrets, SharedReads, SweepStore
 from gpulease.runtime import deps as runtime_deps
 
 from gpulease_local.asl import Engine, EngineClock, Handle, Invoke, MemoryStore, StateMachine, Store, load_definition
@@ -47,6 +48,7 @@ class World:
     log: Log
     policy: Policy
     sweeps: SweepStore = field(default_factory=SqliteSweepStore)
+    shared: SharedReads = field(default_factory=SqliteSharedReads)
     store: Store = field(default_factory=MemoryStore)
     seed: int = 0
     workers: int = 0
@@ -65,9 +67,15 @@ class Stack:
         self.deps = LocalDeps(
             ledger=world.ledger,
             offers=world.offers,
+            shared=world.shared,
             sweeps=world.sweeps,
             providers=LocalProviders(
-                world.accounts, secrets=world.secrets, clock=clock, log=world.log, sleep=world.sleep
+                world.accounts,
+                secrets=world.secrets,
+                clock=clock,
+                log=world.log,
+                sleep=world.sleep,
+                shared=world.shared,
             ),
             workflows=EngineWorkflows(lambda: self.engine),
             clock=clock,

@@ -13,6 +13,7 @@ from gpulease.domain.record import Change
 from gpulease.domain.resource import BillingRule, Rate, Resource, ResourceKind, ResourceState
 from gpulease.errors import InputInvalid
 from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy
 
@@ -117,6 +118,9 @@ class OneProvider:
     def accounts(self) -> Sequence[str]:
         return self.names
 
+    def shut_for_seconds(self, account: str, region: str) -> float:
+        return 0.0
+
     def get(self, account: str) -> Any:
         if account not in self.names:
             raise InputInvalid(f"no account {account}", field="providers")
@@ -154,6 +158,7 @@ class World:
     ledger: Any = field(default_factory=SqliteLedger)
     offers: Any = field(default_factory=KeptOffers)
     sweeps: Any = field(default_factory=SqliteSweepStore)
+    shared: Any = field(default_factory=SqliteSharedReads)
     providers: Any = field(default_factory=OneProvider)
     workflows: Any = field(default_factory=RecordedWorkflows)
     clock: Any = field(default_factory=StillClock)

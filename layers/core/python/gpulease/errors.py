@@ -12,7 +12,7 @@ between an adapter and the step that called it.
       LeaseExists                     create with an id that is taken (idempotency key used before)
       LedgerUnavailable               the ledger did not answer or throttled; whether it wrote is unknown
       ProviderError
-        ProviderThrottled             429; the call was not carried out
+        ProviderThrottled             429, or not sent (circuit open, asked to pause); the call was not carried out
         ProviderUnavailable           no answer, 502 to 504, broken body; the call may have been carried out
         ProviderBusy                  refused in the present state (locked, not active, still attached)
         ProviderAuthFailed            401, 403
@@ -71,6 +71,8 @@ class ProviderFacts:
     path: str = ""
     request_id: str = ""
     retry_after_seconds: float = 0.0
+    reason: str = ""
+    """Where the cause is finer than the class: `circuit_open`."""
 
 
 class ProviderError(GpuleaseError):
@@ -81,6 +83,8 @@ class ProviderError(GpuleaseError):
     def __init__(self, facts: ProviderFacts) -> None:
         super().__init__(facts)
         self.facts = facts
+        if facts.reason:
+            self.reason = facts.reason
 
     def __str__(self) -> str:
         f = self.facts

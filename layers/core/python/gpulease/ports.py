@@ -32,6 +32,8 @@ class Capabilities:
     max_user_data_bytes: int
     create_timeout_seconds: float
     """Longest time a create call may be on its way before its answer counts as lost."""
+    requests_per_second: float
+    """Calls of any kind that the provider takes from one account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,15 @@ class Provider(Protocol):
         """All resources that carry exactly this marker, from all pages."""
         ...
 
+    def list_of(self, ref: Ref) -> str:
+        """Name of the list that shows this machine; empty = none does. Needs no provider call."""
+        ...
+
+    def list_machines(self, name: str) -> list[Observation]:
+        """All machines with a marker on one such list of the account, all pages; raises if any page fails. Their
+        networks are not told."""
+        ...
+
     def destroy(self, ref: Ref) -> None:
         """Ask for deletion once. Returns = accepted, which is not gone. Raises ProviderBusy when refused for now."""
         ...
@@ -148,6 +159,48 @@ class Providers(Protocol):
 
     def accounts(self) -> Sequence[str]:
         """Configured accounts in order of preference. The first account of a provider carries the provider's name."""
+        ...
+
+    def shut_for_seconds(self, account: str, region: str) -> float:
+        """How long calls there are not sent because too many in a row got no answer; 0 = they are sent."""
+        ...
+
+
+# --- what is read once for everybody ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SharedValue:
+    """`as_of`: when the reading began that gave it."""
+
+    value: str
+    as_of: datetime
+
+
+class SharedReads(Protocol):
+    """What was read of a provider, kept for all workers, and who reads it next; queues for calls that are counted.
+
+    Never holds ownership: all of it may be lost at any time and is read again. May raise LedgerUnavailable anywhere.
+    Times come from callers, whose clocks may be wrong: what lies implausibly far ahead does not bind.
+    """
+
+    def read(self, key: str) -> SharedValue | None: ...
+
+    def claim(self, key: str, now: datetime, lease_seconds: float) -> bool:
+        """Whether the caller is the one to refresh: nobody else has an unexpired claim. Ends with `publish`."""
+        ...
+
+    def publish(self, key: str, value: str, as_of: datetime) -> None:
+        """Keep the value, unless a later one is kept already, and end the claim."""
+        ...
+
+    def reserve(
+        self, key: str, now: datetime, spacing_seconds: float, within_seconds: float | None = None
+    ) -> datetime | None:
+        """The queue's next slot, at least `spacing_seconds` after the one before; never before `now`.
+
+        `within_seconds`: None, with nothing reserved, when the slot would be later than that.
+        """
         ...
 
 
@@ -303,6 +356,8 @@ class Deps(Protocol):
     def ledger(self) -> Ledger: ...
     @property
     def offers(self) -> OfferStore: ...
+    @property
+    def shared(self) -> SharedReads: ...
     @property
     def sweeps(self) -> SweepStore: ...
     @property

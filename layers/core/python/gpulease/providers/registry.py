@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from gpulease.errors import InputInvalid
-from gpulease.ports import Clock, Log, Provider, Secrets
+from gpulease.ports import Clock, Log, Provider, Secrets, SharedReads
 from gpulease.providers.http import Transport
 
 PROVIDERS: dict[str, str] = {
@@ -26,6 +26,8 @@ class AdapterContext:
     sleep: Callable[[float], None]
     base_url: str = ""
     """Empty = the provider's own address; set for a simulator."""
+    shared: SharedReads | None = None
+    """Where price and stock lists are read once for all workers; None = each reads for itself."""
 
 
 def build(
@@ -38,6 +40,7 @@ def build(
     log: Log,
     sleep: Callable[[float], None],
     base_url: str = "",
+    shared: SharedReads | None = None,
 ) -> Provider:
     """The adapter of provider `name` for one account. Raises InputInvalid(field="provider") for an unknown name."""
     try:
@@ -46,4 +49,4 @@ def build(
         known = ", ".join(sorted(PROVIDERS))
         raise InputInvalid(f"no provider is called {name!r}; known: {known}", field="provider") from None
     factory: Callable[[AdapterContext], Provider] = getattr(import_module(module), attribute)
-    return factory(AdapterContext(account, transport, secrets, clock, log, sleep, base_url))
+    return factory(AdapterContext(account, transport, secrets, clock, log, sleep, base_url, shared))

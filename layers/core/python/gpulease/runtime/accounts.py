@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from gpulease.errors import InputInvalid
-from gpulease.ports import Clock, Log, Provider, Secrets
+from gpulease.ports import Clock, Log, Secrets, SharedReads
 from gpulease.providers.http import Transport
 from gpulease.providers.registry import build
+from gpulease.runtime.guard import GuardedProvider
 from gpulease.runtime.settings import Settings
 from gpulease.runtime.world import monotonic, sleep
 
@@ -19,26 +20,33 @@ def _over_the_network() -> Transport:
 
 class ConfiguredProviders:
     def __init__(
-        self, settings: Settings, secrets: Secrets, clock: Clock, log: Log, transport: Transport | None = None
+        self,
+        settings: Settings,
+        secrets: Secrets,
+        clock: Clock,
+        log: Log,
+        shared: SharedReads,
+        transport: Transport | None = None,
     ) -> None:
         self._settings = settings
         self._secrets = secrets
         self._clock = clock
         self._log = log
+        self._shared = shared
         self._transport = transport
-        self._built: dict[str, Provider] = {}
+        self._built: dict[str, GuardedProvider] = {}
 
     def accounts(self) -> Sequence[str]:
         return tuple(self._settings.account_providers())
 
-    def get(self, account: str) -> Provider:
+    def get(self, account: str) -> GuardedProvider:
         names = self._settings.account_providers()
         if account not in names:
             known = ", ".join(names) or "none"
             raise InputInvalid(f"no provider account {account!r} is configured; configured: {known}", field="providers")
         if account not in self._built:
             name = names[account]
-            self._built[account] = build(
+            adapter = build(
                 account,
                 name,
                 self._transport or _over_the_network(),
@@ -47,5 +55,10 @@ class ConfiguredProviders:
                 log=self._log,
                 sleep=sleep,
                 base_url=self._settings.base_urls().get(name, ""),
+                shared=self._shared,
             )
+            self._built[account] = GuardedProvider(adapter, shared=self._shared, clock=self._clock, log=self._log)
         return self._built[account]
+
+    def shut_for_seconds(self, account: str, region: str) -> float:
+        return self.get(account).shut_for_seconds(region)

@@ -19,6 +19,7 @@ from gpulease.ports import (
     Probe,
     Providers,
     Secrets,
+    SharedReads,
     SweepStore,
     Workflows,
 )
@@ -52,6 +53,7 @@ class LazyDeps:
 
     ledger: Ledger
     offers: OfferStore
+    shared: SharedReads
     sweeps: SweepStore
     providers: Providers
     workflows: Workflows
@@ -93,7 +95,6 @@ class AwsDeps:
     @cached_property
     def offers(self) -> OfferStore:
         from gpulease.ledger.dynamo import DynamoOfferStore
-
         from gpulease.runtime.world import sleep
 
         return DynamoOfferStore(self._dynamodb, self._settings.runtime_table, sleep=sleep)
@@ -106,10 +107,17 @@ class AwsDeps:
         return DynamoSweepStore(self._dynamodb, self._settings.ledger_table, sleep=sleep)
 
     @cached_property
+    def shared(self) -> SharedReads:
+        from gpulease.ledger.dynamo_shared import DynamoSharedReads
+        from gpulease.runtime.world import sleep
+
+        return DynamoSharedReads(self._dynamodb, self._settings.runtime_table, sleep=sleep)
+
+    @cached_property
     def providers(self) -> Providers:
         from gpulease.runtime.accounts import ConfiguredProviders
 
-        return ConfiguredProviders(self._settings, self.secrets, self.clock, self.log)
+        return ConfiguredProviders(self._settings, self.secrets, self.clock, self.log, self.shared)
 
     @cached_property
     def workflows(self) -> Workflows:

@@ -7,6 +7,7 @@
 
 import base64
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import Offer, PlanKind
@@ -40,6 +41,8 @@ class VultrProvider:
         private_networks=True,
         max_user_data_bytes=64 * 1024,
         create_timeout_seconds=60.0,
+        # Per client address, by the API reference; workers that share an address must not be surprised by each other.
+        requests_per_second=30.0,
     )
     # Lists show a new machine after 1 to 2 s (measured); reads by id have failed for a minute (C04).
     visibility_window_seconds = 120.0
@@ -54,7 +57,9 @@ class VultrProvider:
             sleep=context.sleep,
         )
         self._client = VultrClient(api)
-        self._stock = Stock(self._client, context.clock, context.log, context.sleep)
+        self._stock = Stock(
+            self._client, context.clock, context.log, context.sleep, context.shared, account=context.account
+        )
 
     def __repr__(self) -> str:
         return f"VultrProvider({self.account}, {self._client!r})"
@@ -187,6 +192,20 @@ class VultrProvider:
                 if ref.marker in machine.tags
             ]
         return sorted(found, key=lambda seen: (seen.created_at is None, seen.created_at, seen.provider_id))
+
+    def list_of(self, ref: Ref) -> str:
+        """`vm` and `bare_metal`: each list shows the whole account, 500 machines a page."""
+        return ref.subkind if ref.kind is ResourceKind.INSTANCE and ref.subkind else ""
+
+    def list_machines(self, name: str) -> list[Observation]:
+        """One call per 500 machines. Of machines with a marker of ours, whatever the deployment."""
+        route = _ROUTES[PlanKind(name)]
+
+        def choose(machine: Machine) -> Observation | None:
+            seen = observed_machine(machine, route)
+            return replace(seen, network_ids=()) if seen.marker else None
+
+        return self._client.chosen(route.path, route.many, Machine, choose)
 
     def list_owned(self, region: str, deployment: str, *, once: Once | None = None) -> Iterator[Observation]:
         """Everything of this deployment in the region, read in full before the first item is given.

@@ -1,0 +1,182 @@
+"""What stands in front of every provider account: the circuit of each region, and the pause that a 429 asks for.
+
+Invariants: a call is passed on as it is or not at all, and a call that is not sent raises ProviderThrottled, which
+means "nothing was carried out". Circuits live in this process; pauses are shared by all workers, where the shared store
+can be read.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypeVar
+
+from gpulease.domain.breaker import Circuit, answered, closed_for, failed, sending
+from gpulease.domain.gate import Pause, pause_after, pause_key, pause_of, pause_text
+from gpulease.domain.observation import Absent, Observation
+from gpulease.domain.offer import Offer, PlanKind
+from gpulease.domain.resource import BillingRule, ResourceKind
+from gpulease.errors import LedgerUnavailable, ProviderFacts, ProviderThrottled, ProviderUnavailable
+from gpulease.ports import Capabilities, Clock, InstanceRequest, Log, NetworkRequest, Once, Provider, Ref, SharedReads
+
+T = TypeVar("T")
+
+
+class GuardedProvider:
+    """`ports.Provider` around another. Safe for threads."""
+
+    def __init__(self, inner: Provider, *, shared: SharedReads, clock: Clock, log: Log) -> None:
+        self._inner = inner
+        self._shared = shared
+        self._clock = clock
+        self._log = log
+        self._lock = threading.Lock()
+        self._circuits: dict[str, Circuit] = defaultdict(Circuit)
+        self._last_failure: dict[str, str] = {}
+        self.name: str = inner.name
+        self.account: str = inner.account
+        self.capabilities: Capabilities = inner.capabilities
+        self.visibility_window_seconds: float = inner.visibility_window_seconds
+
+    def __repr__(self) -> str:
+        return f"GuardedProvider({self._inner!r})"
+
+    def shut_for_seconds(self, region: str) -> float:
+        """See `ports.Providers.shut_for_seconds`."""
+        with self._lock:
+            return closed_for(self._circuits[region], self._clock.now()).total_seconds()
+
+    # --- needs no call ---
+
+    def ready_deadline_seconds(self, offer: Offer) -> float:
+        return self._inner.ready_deadline_seconds(offer)
+
+    def billing_rule(self, kind: ResourceKind) -> BillingRule:
+        return self._inner.billing_rule(kind)
+
+    def check_image(self, image: str | None, kind: PlanKind) -> None:
+        self._inner.check_image(image, kind)
+
+    def list_of(self, ref: Ref) -> str:
+        return self._inner.list_of(ref)
+
+    # --- of one region ---
+
+    def live(self, offer: Offer) -> Offer:
+        return self._call(offer.region, lambda: self._inner.live(offer))
+
+    def create_instance(self, request: InstanceRequest) -> Observation:
+        return self._call(request.offer.region, lambda: self._inner.create_instance(request))
+
+    def create_network(self, request: NetworkRequest) -> Observation:
+        return self._call(request.region, lambda: self._inner.create_network(request))
+
+    def attach_network(self, instance: Ref, network: Ref) -> None:
+        self._call(instance.region, lambda: self._inner.attach_network(instance, network))
+
+    def observe(self, ref: Ref) -> Observation | Absent:
+        return self._call(ref.region if ref.provider_id else "", lambda: self._inner.observe(ref))
+
+    def destroy(self, ref: Ref) -> None:
+        self._call(ref.region, lambda: self._inner.destroy(ref))
+
+    def list_owned(self, region: str, deployment: str, *, once: Once | None = None) -> Iterator[Observation]:
+        return self._call(region, lambda: iter(list(self._inner.list_owned(region, deployment, once=once))))
+
+    # --- of the account ---
+
+    def find(self, ref: Ref) -> list[Observation]:
+        return self._call("", lambda: self._inner.find(ref))
+
+    def list_machines(self, name: str) -> list[Observation]:
+        return self._call("", lambda: self._inner.list_machines(name))
+
+    def offers(self) -> list[Offer]:
+        return self._call("", self._inner.offers)
+
+    def regions(self) -> list[str]:
+        return self._call("", self._inner.regions)
+
+    # --- parts ---
+
+    def _call(self, region: str, send: Callable[[], T]) -> T:
+        self._must_not_pause(region)
+        self._must_be_closed(region)
+        try:
+            value = send()
+        except ProviderUnavailable as error:
+            self._failed(region, error)
+            raise
+        except ProviderThrottled as error:
+            self._answered(region)
+            if error.facts.status != 429:
+                raise
+            pause = self._pause_from_now(error.facts.retry_after_seconds)
+            raise ProviderThrottled(_waiting(error.facts, pause.left(self._clock.now()))) from error
+        except BaseException:
+            self._answered(region)
+            raise
+        self._answered(region)
+        return value
+
+    def _must_be_closed(self, region: str) -> None:
+        now = self._clock.now()
+        with self._lock:
+            circuit = self._circuits[region]
+            shut = closed_for(circuit, now)
+            if not shut:
+                self._circuits[region] = sending(circuit, now)
+                return
+            last = self._last_failure.get(region, "")
+        raise ProviderThrottled(
+            ProviderFacts(
+                self.name,
+                f"not called, since too many calls got no answer; the last one: {last}"[:500],
+                region=region,
+                retry_after_seconds=shut.total_seconds(),
+                reason="circuit_open",
+            )
+        )
+
+    def _failed(self, region: str, error: ProviderUnavailable) -> None:
+        with self._lock:
+            before = self._circuits[region]
+            after = self._circuits[region] = failed(before, self._clock.now())
+            self._last_failure[region] = f"{error.reason}: {error.facts.message}"
+        if after.open_until is not None:
+            facts = {"provider": self.name, "account": self.account, "region": region}
+            self._log.warning("circuit_open", **facts, seconds=after.open_for.total_seconds(), reason=str(error))
+
+    def _answered(self, region: str) -> None:
+        with self._lock:
+            self._circuits[region] = answered(self._circuits[region])
+
+    def _must_not_pause(self, region: str) -> None:
+        pause = self._known_pause()
+        left = pause.left(self._clock.now()) if pause is not None else timedelta(0)
+        if left:
+            message = "not called: the account was told to wait (429)"
+            raise ProviderThrottled(_waiting(ProviderFacts(self.name, message, region=region), left))
+
+    def _pause_from_now(self, retry_after_seconds: float) -> Pause:
+        now = self._clock.now()
+        pause = pause_after(self._known_pause(), now, retry_after_seconds)
+        try:
+            self._shared.publish(pause_key(self.account), pause_text(pause), now)
+        except LedgerUnavailable as error:
+            self._log.warning("pause_not_shared", provider=self.name, account=self.account, reason=str(error))
+        return pause
+
+    def _known_pause(self) -> Pause | None:
+        try:
+            known = self._shared.read(pause_key(self.account))
+        except LedgerUnavailable as error:
+            # Sharing is a courtesy; giving back must not depend on it.
+            self._log.warning("pause_not_shared", provider=self.name, account=self.account, reason=str(error))
+            return None
+        return pause_of(known.value) if known is not None else None
+
+
+def _waiting(facts: ProviderFacts, left: timedelta) -> ProviderFacts:
+    return replace(facts, retry_after_seconds=left.total_seconds())
