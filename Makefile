@@ -51,6 +51,13 @@ demo: .venv/.installed ## one lease's whole life on this computer, against a sim
 simulate: .venv/.installed ## many whole lifecycles in virtual time, with faults (LEASES=300 SEED=7)
 	@$(BIN)/gpulease simulate --leases $(LEASES) --seed $(SEED) --faults default --json
 
+.PHONY: simulate-long
+simulate-long: .venv/.installed ## ten seeds of 10,000 lifecycles with all faults, and all crash points (hours)
+	@for seed in 1 2 3 4 5 6 7 8 9 10; do \
+	  $(BIN)/gpulease simulate --leases 10000 --seed $$seed --faults all --json || exit 1; \
+	done
+	@$(BIN)/gpulease simulate --crash-points --pairs 2000 --seed $(SEED) --json
+
 .PHONY: bench
 bench: .venv/.installed ## measure the figures that the documentation quotes
 	@$(BIN)/python -m bench

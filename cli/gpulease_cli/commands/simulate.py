@@ -8,7 +8,7 @@ from gpulease_cli.options import CountType, json_option
 @click.command("simulate")
 @click.option("--leases", type=CountType(1, 1_000_000), default=300, show_default=True, help="Whole lifecycles.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same run.")
-@click.option("--faults", type=click.Choice(["none", "default"]), default="default", show_default=True)
+@click.option("--faults", type=click.Choice(["none", "default", "all"]), default="default", show_default=True)
 @json_option
 def command(leases: int, seed: int, faults: str, as_json: bool) -> int:
     """Run many whole lifecycles in virtual time against a simulated cloud, with faults, and compare the books.

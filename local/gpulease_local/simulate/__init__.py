@@ -7,7 +7,8 @@ EXIT_BROKEN = 1
 
 def main(*, leases: int, seed: int, faults: str, json_output: bool) -> int:
     """Run, print the report; 1 when an orphan, a duplicate or a stuck lease was found."""
-    from gpulease_local.simulate.run import describe, simulate
+    from gpulease_local.simulate.report import describe
+    from gpulease_local.simulate.run import simulate
 
     report = simulate(leases=leases, seed=seed, faults=faults)
     sys.stdout.write(report.as_json() + "\n" if json_output else "\n".join(describe(report)) + "\n")

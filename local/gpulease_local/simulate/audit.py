@@ -8,6 +8,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from gpulease.domain.cost import lease_cost
@@ -16,7 +17,7 @@ from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import ResourceKind, ResourceState
 from gpulease_sim.vultr.book import Book, BookObject
 
-from gpulease_local.world import DepsClock
+CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,21 @@ class Audit:
     cost_book_usd: Decimal
     cost_ledger_usd: Decimal
 
+    def suspicious(self) -> dict[str, tuple[str, ...]]:
+        """What must be empty, by name."""
+        return {
+            "orphan": self.orphans,
+            "duplicate": self.duplicates,
+            "stuck": self.stuck,
+            "closed_while_billed": self.closed_while_billed,
+        }
 
-def audit(book: Book, records: Iterable[LeaseRecord], clock: DepsClock) -> Audit:
-    """Compare as of now."""
+
+def audit(book: Book, records: Iterable[LeaseRecord], now: datetime, *, without: Iterable[str] = ()) -> Audit:
+    """Compare as of now. `without`: ids of things that are none of ours."""
     records = list(records)
-    now = clock.now()
-    objects = book.objects()
+    strangers = frozenset(without)
+    objects = [each for each in book.objects() if each.id not in strangers]
     held = {
         resource.provider_id: resource
         for record in records
@@ -74,7 +84,7 @@ def duplicates(objects: Iterable[BookObject]) -> list[str]:
     seen: Counter[str] = Counter()
     extra = []
     for each in objects:
-        for marker in each.markers:
+        for marker in set(each.markers):
             seen[marker] += 1
             if seen[marker] > 1:
                 extra.append(each.id)

@@ -10,7 +10,7 @@ from gpulease_sim.vultr import Fault, MachineRule, Settings
 
 CREATES = r"/(instances|bare-metals|vpcs)"
 OBJECTS = r"/(instances|bare-metals|vpcs)/.+"
-PROFILES = ("none", "default")
+PROFILES = ("none", "default", "all")
 
 
 def settings_of(profile: str, seed: int, machines: int) -> Settings:
@@ -40,13 +40,15 @@ def settings_of(profile: str, seed: int, machines: int) -> Settings:
             MachineRule(nth=some(0.02), change={"attach_failures": math.inf}),
             MachineRule(nth=some(0.05), change={"detach_seconds": math.inf, "vpc_hold_seconds": (60, 240)}),
             MachineRule(nth=some(0.10), change={"ghost_seconds": (10, 40)}),
+            MachineRule(nth=some(0.01 if profile == "all" else 0.0), change={"suspend_after_seconds": (20, 400)}),
         ),
     )
 
 
 def faults_of(profile: str) -> list[Fault]:
     """What the API in front of the account does wrong."""
-    if profile == "none":
+    if profile in ("none", "all"):
+        # "all" has its own: `storm.py` at each effect, `climate.py` for everybody.
         return []
     return [
         Fault(method="POST", path=CREATES, cut=True, delay_seconds=30, probability=0.06),

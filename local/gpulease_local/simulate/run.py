@@ -1,78 +1,155 @@
 """Runs whole leases through the real workflows in virtual time and reports what the provider's book says afterwards."""
 
 import hashlib
-import json
-from collections import Counter
-from dataclasses import asdict, dataclass, field
-from decimal import Decimal
+import math
+from collections.abc import Callable
 from typing import Any
 
-from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.resource import Resource
+from gpulease.ports import Clock
+from gpulease.providers.http import Transport
 from gpulease.runtime.world import monotonic
+from gpulease_sim.vultr import Fault
 
 from gpulease_local.asl import TransitionEvent
-from gpulease_local.simulate.audit import audit
+from gpulease_local.simulate.climate import Climate, SteppedClock
+from gpulease_local.simulate.effects import API_FUNCTION, Do, Effects, Killed
+from gpulease_local.simulate.expected import Story
 from gpulease_local.simulate.faults import faults_of, settings_of
+from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Watch
+from gpulease_local.simulate.report import Report
 from gpulease_local.simulate.scenario import Wish, wishes
-from gpulease_local.simulate.virtual import ApiRefused, VirtualStack
+from gpulease_local.simulate.storm import Storm
+from gpulease_local.simulate.verdict import Verdict
+from gpulease_local.simulate.virtual import DEPLOYMENT, ApiRefused, Fire, VirtualStack
 from gpulease_local.world import DepsClock
 
-_CENT = Decimal("0.01")
 PATIENCE_SECONDS = 6 * 3600.0
 """After the last lease should have ended. What has not ended by then is stuck."""
-
-
-@dataclass
-class Report:
-    """The one JSON object that `gpulease simulate` prints. All but the wall-clock figures are the seed's alone."""
-
-    leases: int
-    seed: int
-    faults: str
-    refused: int = 0
-    released: int = 0
-    running_ok: int = 0
-    orphans: int = 0
-    duplicates: int = 0
-    stuck: int = 0
-    closed_while_billed: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-    machines_created: int = 0
-    provider_calls: int = 0
-    transitions: int = 0
-    alarms: int = 0
-    cost_book_usd: str = "0"
-    cost_ledger_usd: str = "0"
-    virtual_hours: float = 0.0
-    wall_seconds: float = 0.0
-    leases_per_second: float = 0.0
-    digest: str = ""
-    suspects: list[str] = field(default_factory=list)
-    """Ids to look into when a count above is not 0."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the promise held."""
-        return not (self.orphans or self.duplicates or self.stuck or self.closed_while_billed)
-
-    def as_json(self) -> str:
-        """One line-broken JSON object."""
-        return json.dumps(asdict(self), indent=2)
+ASK_AGAIN_SECONDS = 5.0
+MAX_ASKED_AGAIN = 10_000
+"""Over a whole run; beyond it, the API does not work at all."""
 
 
 class Simulation:
-    """One run. The stack can be looked at afterwards (`stack`)."""
+    """One run. The stack can be looked at afterwards (`stack`).
 
-    def __init__(self, *, leases: int, seed: int, faults: str = "none") -> None:
-        self._wishes = wishes(leases, seed)
+    `limit`: only so many misfortunes happen (`--faults all`). `only`: these wishes alone, by their numbers.
+    """
+
+    def __init__(
+        self,
+        *,
+        leases: int,
+        seed: int,
+        faults: str = "none",
+        limit: int | None = None,
+        only: frozenset[int] | None = None,
+    ) -> None:
+        self._wishes = [wish for wish in wishes(leases, seed) if only is None or wish.number in only]
         self._seed = seed
         self._faults = faults
-        self.stack = VirtualStack(seed=seed, settings=settings_of(faults, seed, leases))
+        self.attacked = faults == "all"
+        self.effects = Effects()
+        self.watch = Watch(lambda: self.stack.cloud.book, lambda: self.stack.clock.time(), DEPLOYMENT)
+        self.names: dict[str, str] = {}
+        """Lease id to the name in its wish."""
+        self.stories: dict[str, Story] = {}
+        """By the wish's name."""
+        self._by_name = {str(wish.request["name"]): wish for wish in self._wishes}
+        self._running: set[str] = set()
+        self._clock: SteppedClock | None = None
+        self.stack = VirtualStack(
+            seed=seed,
+            settings=settings_of(faults, seed, leases),
+            wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
+            wrap_sweeps=self.effects.wrap_sweeps,
+            wrap_transport=self._wrap_transport,
+            wrap_workflows=self.effects.wrap_workflows,
+            wrap_invoke=self.effects.wrap_invoke,
+            wrap_clock=self._wrap_clock,
+            wrap_schedule=self._wrap_schedule,
+        )
+        self.storm = self._storm(seed, limit)
+        self.climate = Climate(
+            seed=seed,
+            deployment=DEPLOYMENT,
+            cloud=self.stack.cloud,
+            engine=self.stack.engine,
+            watch=self.watch,
+            happens=self.storm.happens,
+            now=self.stack.clock.time,
+            clock=self._clock,
+        )
+        self.effects.on_created = self._created
+        self.watch.on_running = self._runs
+        self.watch.on_leaving = self._leaving
+        self.watch.members = self._members
+        self.watch.unclean = lambda lease: self.climate.just_stepped_forward()
         self._log = hashlib.sha256()
         self._transitions = 0
-        self._ran: set[str] = set()
-        self._holds: dict[str, float] = {}
         self._refused = 0
+        self.asked_again = 0
+
+    def _storm(self, seed: int, limit: int | None) -> Storm:
+        stack = self.stack
+        storm = Storm(
+            seed=seed,
+            effects=self.effects,
+            now=stack.clock.time,
+            spend=stack.pass_time,
+            name_of=lambda lease: self.names.get(lease, lease),
+            engine=lambda: stack.engine,
+            pretend=self._pretend,
+            invoke_now=self.effects.past_meddling(stack.stack.functions.invoke),
+            invoke_later=lambda seconds, function, payload: stack.invoke_later(
+                seconds, function, payload, self.effects.past_meddling
+            ),
+            created_at=self._created_at,
+            limit=limit,
+        )
+        if self.attacked:
+            self.effects.meddler = storm
+        return storm
+
+    # --- what stands between the functions and the world ---
+
+    def _wrap_transport(self, inner: Transport) -> Transport:
+        return self.effects.wrap_transport(self.watch.wrap_transport(inner))
+
+    def _wrap_clock(self, inner: Clock) -> Clock:
+        if not self.attacked:
+            return inner
+        self._clock = SteppedClock(inner)
+        return self._clock
+
+    def _wrap_schedule(self, function: str, fire: Fire) -> Fire:
+        return self.climate.wrap_schedule(function, fire) if self.attacked else fire
+
+    def _pretend(self, do: Do) -> Any:
+        """Let the provider answer a create as always and undo it."""
+        cloud = self.stack.cloud
+        kept = cloud.faults.faults()
+        cloud.replace_faults([Fault(method="POST", effect="ignore", times=1), *kept])
+        try:
+            return do()
+        finally:
+            cloud.replace_faults(kept)
+
+    def _created_at(self, provider_id: str) -> float | None:
+        entry = self.stack.cloud.book.find(provider_id)
+        return entry.created if entry else None
+
+    def _members(self, vpc_id: str) -> list[str]:
+        now = self.stack.clock.time()
+        return [
+            machine.id
+            for machine in self.stack.cloud.account.machines.values()
+            if not machine.is_gone(now) and any(a.vpc_id == vpc_id and a.shows(now) for a in machine.attachments)
+        ]
+
+    # --- the run ---
 
     def run(self) -> Report:
         """Everything, from the first request to the last proof."""
@@ -81,88 +158,159 @@ class Simulation:
         start = stack.clock.time()
         stack.cloud.faults.add(*faults_of(self._faults))
         stack.engine.on_transition = self._on_transition
-        for wish in self._wishes:
-            stack.engine.call_at(start + wish.at, lambda wish=wish: self._ask(wish))  # type: ignore[misc]
+        stack.engine.call_every(60.0, self.watch.tick)
         last = max((w.at + w.hold_seconds for w in self._wishes), default=0.0)
+        if self.attacked:
+            self.climate.plan(start, last)
+        for wish in self._wishes:
+            stack.engine.call_at(start + wish.at, self._asking(wish))
         stack.engine.run_until(start + last)
         stack.run_until(self._all_ended, limit_seconds=PATIENCE_SECONDS, step_seconds=60.0)
+        if self.attacked:
+            # What was put there at the end has a right to its two sweeps.
+            stack.run_for(2 * UNOWNED_LIMIT_SECONDS)
+            stack.run_until(self._all_ended, limit_seconds=PATIENCE_SECONDS, step_seconds=60.0)
+        self.watch.finish()
         return self._report(start, monotonic() - began)
 
     # --- users ---
 
+    def _asking(self, wish: Wish) -> Callable[[], None]:
+        return lambda: self._ask(wish)
+
     def _ask(self, wish: Wish) -> None:
+        """Ask, and ask again with the same key until there is an answer, as a client does."""
+        name = str(wish.request["name"])
+        self.stories.setdefault(name, Story(asked_at=self.stack.clock.time()))
         try:
-            lease_id = self.stack.up(**wish.request)
-        except ApiRefused:
-            # No offer fits (a price limit, a count): nothing was created, and the user was told why.
-            self._refused += 1
+            with self.effects.inside(API_FUNCTION, name):
+                lease_id = self.stack.up(idempotency_key=f"key-{name}", **wish.request)
+        except ApiRefused as refused:
+            if refused.status >= 500:
+                self._again(self._asking(wish))
+            else:
+                # No offer fits (a price limit, a count): nothing was created, and the user was told why.
+                self._refused += 1
             return
-        self._holds[lease_id] = wish.hold_seconds
+        except Killed:
+            self.effects.kills_heard += 1
+            self._again(self._asking(wish))
+            return
         if wish.cancel_after is not None:
-            when = self.stack.clock.time() + wish.cancel_after
-            self.stack.engine.call_at(when, lambda: self.stack.down(lease_id))
+            self._later(wish.cancel_after, lambda: self._give_back(lease_id))
+
+    def _give_back(self, lease_id: str) -> None:
+        name = self.names[lease_id]
+        story = self.stories[name]
+        if story.given_back_at is None:
+            story.given_back_at = self.stack.clock.time()
+            story.state_when_given_back = self.stack.lease(lease_id).state
+        try:
+            with self.effects.inside(API_FUNCTION, name):
+                self.stack.down(lease_id)
+        except ApiRefused as refused:
+            if refused.status < 500:
+                raise
+            self._again(lambda: self._give_back(lease_id))
+        except Killed:
+            self.effects.kills_heard += 1
+            self._again(lambda: self._give_back(lease_id))
+
+    def _again(self, act: Callable[[], None]) -> None:
+        self.asked_again += 1
+        if self.asked_again > MAX_ASKED_AGAIN:
+            raise RuntimeError("the API keeps failing; see the log of the function")
+        self._later(ASK_AGAIN_SECONDS, act)
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        self.stack.engine.call_at(self.stack.clock.time() + seconds, act)
+
+    def _created(self, lease: Lease) -> None:
+        if lease.name in self._by_name:
+            self.names.setdefault(lease.id, lease.name)
+
+    def _runs(self, lease_id: str) -> None:
+        wish = self._by_name.get(self.names.get(lease_id, ""))
+        if wish is None or lease_id in self._running:
+            return
+        self._running.add(lease_id)
+        self._later(wish.hold_seconds, lambda: self._give_back(lease_id))
+        if self.attacked and wish.removed_after is not None:
+            self._later(wish.removed_after, lambda: self._remove_by_hand(lease_id))
+
+    def _remove_by_hand(self, lease_id: str) -> None:
+        now = self.stack.clock.time()
+        living = [e.id for e in self.watch.machines_of(lease_id) if e.destroyed_from > now]
+        story = self.stories[self.names[lease_id]]
+        if not living or story.given_back_at is not None:
+            return
+        if not self.storm.happens(lease_id, "removed_by_hand", living[-1]):
+            return
+        self.stack.cloud.remove_by_hand(living[-1])
+        story.removed_at = now
 
     def _on_transition(self, event: TransitionEvent) -> None:
         self._transitions += 1
         line = f"{event.time:.6f} {event.machine} {event.execution} {event.from_state} {event.to_state} {event.error}\n"
         self._log.update(line.encode())
-        if event.to_state == "Provisioned":
-            lease_id = event.execution.partition("-provision-")[0]
-            if lease_id not in self._ran and lease_id in self._holds:
-                self._ran.add(lease_id)
-                when = event.time + self._holds[lease_id]
-                self.stack.engine.call_at(when, lambda: self.stack.down(lease_id))
+        self.effects.on_transition(event)
 
     def _all_ended(self) -> bool:
         return all(lease.state is LeaseState.RELEASED for lease in self.stack.leases())
 
-    # --- what came of it ---
+    def _leaving(self, row: Resource) -> None:
+        """A machine is given up: write down how it really was, as long as the provider knows."""
+        story = self.stories.get(self.names.get(row.lease_id, ""))
+        machine = self.stack.cloud.account.machines.get(row.provider_id)
+        if story is None or machine is None:
+            return
+        story.ready_at[row.marker] = math.inf if machine.active_at() == math.inf else machine.ssh_at
+        suspended = machine.moment(self.stack.clock.time()).status == "suspended"
+        story.suspended = story.suspended or suspended
 
     def _report(self, start: float, wall_seconds: float) -> Report:
-        stack = self.stack
-        records = [stack.record(lease.id) for lease in stack.leases()]
-        found = audit(stack.cloud.book, records, DepsClock(stack.clock))
+        now = self.stack.clock.time()
+        records = [self.stack.record(lease.id) for lease in self.stack.leases()]
         for record in records:
             self._log.update(record.lease.model_dump_json().encode())
-        for each in stack.cloud.book.objects():
+        for each in self.stack.cloud.book.objects():
             self._log.update(f"{each.id} {each.created} {each.destroyed} {each.cost_usd}\n".encode())
-        ended = [record.lease for record in records if record.lease.state is LeaseState.RELEASED]
-        return Report(
-            leases=len(records),
+        for seen in self.storm.seen:
+            self._log.update(repr(seen).encode())
+        verdict = Verdict(
+            records=records,
+            names=self.names,
+            stories=self.stories,
+            book=self.stack.cloud.book,
+            watch=self.watch,
+            climate=self.climate,
+            seen=self.storm.seen,
+            calls=self.effects.calls,
+            kills_swallowed=self.effects.kills_raised - self.effects.kills_heard,
+            now=DepsClock(self.stack.clock).now(),
+        )
+        report = Report(
+            leases=len(verdict.ours),
             seed=self._seed,
             faults=self._faults,
             refused=self._refused,
-            released=len(ended),
-            running_ok=sum(record.lease.running_at is not None for record in records),
-            orphans=len(found.orphans),
-            duplicates=len(found.duplicates),
-            stuck=len(found.stuck),
-            closed_while_billed=len(found.closed_while_billed),
-            reasons=dict(sorted(Counter((lease.reason or Reason.LOST).value for lease in ended).items())),
-            machines_created=sum(each.kind != "vpc" for each in stack.cloud.book.objects()),
-            provider_calls=stack.cloud.calls_total,
+            provider_calls=self.stack.cloud.calls_total,
             transitions=self._transitions,
-            alarms=len(stack.log.alarms),
-            cost_book_usd=str(found.cost_book_usd.quantize(_CENT)),
-            cost_ledger_usd=str(found.cost_ledger_usd.quantize(_CENT)),
-            virtual_hours=round((stack.clock.time() - start) / 3600, 2),
+            alarms=len(self.stack.log.alarms),
+            virtual_hours=round((now - start) / 3600, 2),
             wall_seconds=round(wall_seconds, 2),
-            leases_per_second=round(len(records) / wall_seconds, 1) if wall_seconds else 0.0,
+            leases_per_second=round(len(verdict.ours) / wall_seconds, 1) if wall_seconds else 0.0,
             digest=self._log.hexdigest(),
-            suspects=[*found.orphans, *found.duplicates, *found.stuck, *found.closed_while_billed][:50],
         )
+        return verdict.fill(report)
 
 
-def simulate(*, leases: int, seed: int, faults: str = "none") -> Report:
+def simulate(
+    *, leases: int, seed: int, faults: str = "none", limit: int | None = None, only: frozenset[int] | None = None
+) -> Report:
     """One run in a stack of its own."""
-    simulation = Simulation(leases=leases, seed=seed, faults=faults)
+    simulation = Simulation(leases=leases, seed=seed, faults=faults, limit=limit, only=only)
     try:
         return simulation.run()
     finally:
         simulation.stack.close()
-
-
-def describe(report: Report) -> list[str]:
-    """The report for people."""
-    values: dict[str, Any] = asdict(report)
-    return [f"{name:22} {value}" for name, value in values.items() if name != "suspects" or value]

@@ -1,11 +1,13 @@
 """What the simulated users want and when: a seeded stream of requests, holds and changes of mind."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MEAN_GAP_SECONDS = 90.0
 GPUS: tuple[list[str], ...] = (["A16"], ["A40"], ["A100"], ["L40S"], ["A16", "A40", "L40S"], [])
+
+OWNERS = tuple(f"arn:aws:iam::111122223333:user/{name}" for name in ("ada", "grace", "mary"))
 
 
 @dataclass(frozen=True)
@@ -16,16 +18,24 @@ class Wish:
     at: float
     hold_seconds: float
     cancel_after: float | None
+    number: int
+    removed_after: float | None
+    """When its owner's other hand deletes the machine in the provider's console, after it runs (`--faults all`)."""
     request: dict[str, Any] = field(hash=False)
+    owner: str = OWNERS[0]
 
 
 def wishes(count: int, seed: int) -> list[Wish]:
     """`count` wishes, in order of time (seconds from the start)."""
     draw = random.Random(f"wishes-{seed}")  # noqa: S311 - sameness is wanted here
+    # Drawn apart, so that who asks does not change what is asked for.
+    who = random.Random(f"owners-{seed}")  # noqa: S311 - sameness is wanted here
     at, made = 0.0, []
     for number in range(count):
         at += draw.expovariate(1 / MEAN_GAP_SECONDS)
-        made.append(_wish(draw, number, at))
+        wish = _wish(draw, number, at)
+        scope = who.choices(("owner", "lease"), (3, 1))[0]
+        made.append(replace(wish, owner=who.choice(OWNERS), request=wish.request | {"network_scope": scope}))
     return made
 
 
@@ -45,4 +55,6 @@ def _wish(draw: random.Random, number: int, at: float) -> Wish:
     if draw.random() < 0.1:
         request["start_script"] = "#!/bin/sh\necho ready\n"
     cancel = draw.uniform(0, 400) if draw.random() < 0.15 else None
-    return Wish(at=at, hold_seconds=draw.uniform(120, 4 * 3600), cancel_after=cancel, request=request)
+    hold = draw.uniform(120, 4 * 3600)
+    removed = draw.uniform(10, hold) if draw.random() < 0.05 else None
+    return Wish(at=at, hold_seconds=hold, cancel_after=cancel, number=number, removed_after=removed, request=request)

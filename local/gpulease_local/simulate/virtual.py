@@ -4,6 +4,7 @@ Invariant: nothing here waits or reads the computer's clock, and every draw come
 the same history. A call spends its own time without holding up the others, as calls on many machines would.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,22 +15,23 @@ from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Lease
 from gpulease.domain.record import LeaseRecord
 from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
-from gpulease.ports import Ledger, Policy
+from gpulease.ports import Clock, Ledger, Policy, SweepStore, Workflows
 from gpulease.providers.http import Transport
 from gpulease_sim.vultr import Settings, VultrCloud
 
+from gpulease_local.asl import Invoke as Invoke
 from gpulease_local.asl import TaskReply, VirtualClock
-from gpulease_local.deps import Account, FixedSecrets
+from gpulease_local.deps import Account, EngineWorkflows, FixedSecrets, LocalProviders
 from gpulease_local.sim_transport import SimTransport
 from gpulease_local.stack import Stack, World, repository
 from gpulease_local.template import read_template
-from gpulease_local.world import OpenPorts, SeededIds
+from gpulease_local.world import DepsClock, OpenPorts, SeededIds
 
 START = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
 DEPLOYMENT = "simulated0"
 OWNER = "arn:aws:iam::111122223333:user/simulated"
 
-Invoke = Callable[[str, Any], TaskReply]
+Fire = Callable[[], None]
 
 
 class Silent:
@@ -67,8 +69,9 @@ class ApiRefused(Exception):
 class VirtualStack:
     """A stack in its own virtual world. `load()` before use, `close()` after: handlers know one stack per process.
 
-    `wrap_ledger` and `wrap_transport` put faults between the steps and what they talk to; `wrap_invoke` around every
-    call of a step by a state machine.
+    `wrap_ledger`, `wrap_sweeps`, `wrap_transport`, `wrap_workflows` and `wrap_clock` put faults between the functions
+    and what they talk to; `wrap_invoke` around every call of a function by a state machine or a schedule;
+    `wrap_schedule` around every firing of a schedule (its function's name and what fires it).
     """
 
     seed: int = 0
@@ -76,6 +79,10 @@ class VirtualStack:
     wrap_ledger: Callable[[Ledger], Ledger] = lambda ledger: ledger
     wrap_transport: Callable[[Transport], Transport] = lambda transport: transport
     wrap_invoke: Callable[[Invoke], Invoke] = lambda invoke: invoke
+    wrap_workflows: Callable[[Workflows], Workflows] = lambda workflows: workflows
+    wrap_sweeps: Callable[[SweepStore], SweepStore] = lambda sweeps: sweeps
+    wrap_clock: Callable[[Clock], Clock] = lambda clock: clock
+    wrap_schedule: Callable[[str, Fire], Fire] = lambda function, fire: fire
     attach_deadline_seconds: float = 600.0
 
     def __post_init__(self) -> None:
@@ -102,8 +109,27 @@ class VirtualStack:
             wrap_invoke=lambda invoke: self._taking_time(self.wrap_invoke(invoke)),
         )
         self.stack = Stack(read_template(repository() / "template.yaml"), world)
+        self._give_functions_a_world_of_their_own(world)
         self.engine = self.stack.engine
         self._in_call = False
+
+    def _give_functions_a_world_of_their_own(self, world: World) -> None:
+        """The functions' clock may be wrong, and the workflows they start may get lost; the engine's own are right."""
+        clock = self.wrap_clock(DepsClock(self.clock))
+        self.stack.deps = dataclasses.replace(
+            self.stack.deps,
+            clock=clock,
+            sweeps=self.wrap_sweeps(self.stack.deps.sweeps),
+            workflows=self.wrap_workflows(EngineWorkflows(lambda: self.engine)),
+            providers=LocalProviders(
+                world.accounts,
+                secrets=world.secrets,
+                clock=clock,
+                log=world.log,
+                sleep=world.sleep,
+                shared=world.shared,
+            ),
+        )
 
     # --- time ---
 
@@ -112,7 +138,7 @@ class VirtualStack:
         self.stack.load()
         self._timed(self.stack.fill_price_lists)
         for schedule in self.stack.template.schedules:
-            fire = self._firing(schedule.function, dict(schedule.payload))
+            fire = self.wrap_schedule(schedule.function, self._firing(schedule.function, dict(schedule.payload)))
             self.engine.call_every(schedule.every_seconds, fire, first_after=schedule.every_seconds)
         return self
 
@@ -144,7 +170,16 @@ class VirtualStack:
         return timed
 
     def _firing(self, function: str, payload: dict[str, Any]) -> Callable[[], None]:
-        return lambda: void(self._timed(lambda: self.stack.functions.invoke(function, payload)))
+        invoke = self._taking_time(self.wrap_invoke(self.stack.functions.invoke))
+        return lambda: void(invoke(function, payload))
+
+    def invoke_later(
+        self, seconds: float, function: str, payload: Any, wrap: Callable[[Invoke], Invoke] | None = None
+    ) -> None:
+        """Call a function so much later, past `wrap_invoke`; nobody waits for its answer."""
+        plain: Invoke = self.stack.functions.invoke
+        invoke = self._taking_time(wrap(plain) if wrap else plain)
+        self.engine.call_at(self.clock.time() + seconds, lambda: void(invoke(function, payload)))
 
     def run_for(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -197,9 +232,10 @@ class VirtualStack:
             raise ApiRefused(answer["statusCode"], document)
         return dict(document)
 
-    def up(self, owner: str = OWNER, **request: Any) -> str:
+    def up(self, owner: str = OWNER, idempotency_key: str = "", **request: Any) -> str:
         """Ask for a lease; its id."""
-        return str(self.api("POST", "/v1/leases", request, owner=owner)["id"])
+        headers = {"idempotency-key": idempotency_key} if idempotency_key else {}
+        return str(self.api("POST", "/v1/leases", request, headers=headers, owner=owner)["id"])
 
     def down(self, lease_id: str, owner: str = OWNER) -> None:
         """Give a lease back."""

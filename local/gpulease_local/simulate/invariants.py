@@ -1,0 +1,304 @@
+"""What must hold at every moment of a simulation, checked at the moment it could break.
+
+The provider's book is the truth, because it is what one pays for; the ledger is what we claim. `Watch` sees each write
+of the ledger right after it was carried out and each call right after the provider answered, so a broken promise is
+reported with the time at which it broke, not hours later. Work per event is constant.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gpulease.domain.lease import LeaseState
+from gpulease.domain.resource import Resource, ResourceState
+from gpulease.ports import Change, Ledger
+from gpulease.providers.http import RawResponse, Transport
+from gpulease_sim.vultr.book import Book, Entry
+
+from gpulease_local.simulate.effects import path_of
+
+SWEEP_SECONDS = 300.0
+OVERLAP_LIMIT_SECONDS = 2 * SWEEP_SECONDS
+UNOWNED_LIMIT_SECONDS = 2 * SWEEP_SECONDS
+_CREATES = {"/instances": "instance", "/bare-metals": "bare_metal", "/vpcs": "vpc"}
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken. `rule` is constant; `subject` is the lease, or the provider id without one."""
+
+    rule: str
+    subject: str
+    at: float
+    detail: str
+
+
+class Watch:
+    """The invariants that are checked all along.
+
+    - `no_intent`: a create call whose marker is not an open intent in the ledger (law 1);
+    - `create_repeated`: a second create call with one marker (law 2);
+    - `closed_while_billed`: a resource or lease written as released while the book still bills it (laws 4 and 5);
+    - `network_before_machine`: a network's delete sent while a machine that is to be given back is in it (law 6);
+    - `foreign_touched`: a changing call about something that does not carry our marker (law 8);
+    - `two_machines`: two machines of one lease billed, and neither on its way out, for longer than two sweeps.
+
+    `unowned` lists when anything billed was not owned in the ledger.
+    """
+
+    def __init__(self, book: Callable[[], Book], now: Callable[[], float], deployment: str) -> None:
+        self._book = book
+        self._now = now
+        self._prefix = f"gpulease:{deployment}:"
+        self.violations: list[Violation] = []
+        self.foreign: set[str] = set()
+        self.planted: set[str] = set()
+        """Ours by marker, and put there by nobody we know: the sweep has to find them."""
+        self.unowned: list[tuple[str, float, float]] = []
+        """(provider id, from, until) of everything that was billed and not owned in the ledger."""
+        self.on_running: Callable[[str], None] = lambda lease: None
+        """Told the id of a lease whenever it is written as running."""
+        self.max_overlap_seconds = 0.0
+        self.on_leaving: Callable[[Resource], None] = lambda row: None
+        """Told of each resource that is being marked for giving back."""
+        self.refusals: dict[str, int] = defaultdict(int)
+        """Changing calls of a lease that the provider itself refused."""
+        self.unclean: Callable[[str], bool] = lambda lease: False
+        """Whether a lease lives with a clock that jumped, so that windows in seconds prove nothing about it."""
+        self.members: Callable[[str], list[str]] = lambda vpc_id: []
+        """Ids of the machines that exist and are in this network."""
+        self._rows: dict[str, Resource] = {}
+        self._held: dict[str, str] = {}
+        self._open_markers: dict[str, int] = defaultdict(int)
+        self._by_marker: dict[str, list[Entry]] = defaultdict(list)
+        self._by_lease: dict[str, list[Entry]] = defaultdict(list)
+        self._created: dict[str, int] = defaultdict(int)
+        self._unowned_since: dict[str, float] = {}
+        self._known = 0
+        self._overlapping: dict[str, float] = {}
+
+    # --- what is seen ---
+
+    def wrap_ledger(self, inner: Ledger) -> Ledger:
+        """A ledger that tells this watch of every write that was carried out."""
+        return cast(Ledger, _WatchedLedger(self, inner))
+
+    def wrap_transport(self, inner: Transport) -> Transport:
+        """A transport that tells this watch of every call that reached the provider."""
+        return _WatchedTransport(self, inner)
+
+    def calling(self, method: str, path: str, body: bytes) -> None:
+        """A call is about to reach the provider."""
+        if method == "GET":
+            return
+        kind = _CREATES.get(path) if method == "POST" else None
+        if kind is not None:
+            self._creating(kind, body)
+            return
+        target = path.strip("/").split("/")[1] if path.count("/") > 1 else ""
+        if target in self.foreign:
+            self._broken("foreign_touched", target, f"{method} {path}")
+        if method == "DELETE" and path.startswith("/vpcs/"):
+            going = [each for each in self.members(target) if self._is_going(each)]
+            if going:
+                self._broken("network_before_machine", self._lease_of_id(target), f"{method} {path}: {going}")
+
+    def _creating(self, kind: str, body: bytes) -> None:
+        asked: dict[str, Any] = json.loads(body)
+        markers = [asked.get("description", "")] if kind == "vpc" else list(asked.get("tags") or ())
+        marker = next((m for m in markers if m.startswith(self._prefix)), "")
+        if not self._open_markers.get(marker):
+            self._broken("no_intent", lease_of_marker(marker), f"{kind} with marker {marker!r} is asked for")
+        self._created[marker] += 1
+        if self._created[marker] > 1:
+            self._broken("create_repeated", lease_of_marker(marker), f"{kind} {marker} is asked for again")
+
+    def answered(self, path: str, body: bytes, status: int) -> None:
+        """The provider answered a POST."""
+        if status < 400:
+            return
+        if path in _CREATES:
+            asked: dict[str, Any] = json.loads(body)
+            marker = next((t for t in (asked.get("description", ""), *(asked.get("tags") or ())) if t), "")
+            self.refusals[lease_of_marker(marker)] += 1
+        else:
+            self.refusals[self._lease_of_id(path.strip("/").split("/")[1])] += 1
+
+    def called(self) -> None:
+        """A call that may have created something came back: take new entries of the book in."""
+        entries = list(self._book())
+        fresh = entries[self._known :] if len(entries) >= self._known else entries
+        self._known = len(entries)
+        for entry in fresh:
+            marker = next((m for m in (*entry.tags, entry.label) if m.startswith(self._prefix)), "")
+            if not marker or entry.id in self.foreign:
+                continue
+            self._by_marker[marker].append(entry)
+            self._by_lease[lease_of_marker(marker)].append(entry)
+            self._owned_or_not(entry)
+
+    def committed(self, change: Change) -> None:
+        """A write was carried out."""
+        now = self._now()
+        for row in change.resources:
+            self._row_written(row, now)
+        if change.lease is not None and change.lease.state is LeaseState.RUNNING:
+            self.on_running(change.lease_id)
+        if change.lease is not None and change.lease.state is LeaseState.RELEASED:
+            for entry in self._by_lease.get(change.lease_id, ()):
+                if entry.destroyed_from > now:
+                    self._released_while_billed(change.lease_id, f"lease closed, {entry.kind} {entry.id} is billed")
+
+    def _row_written(self, row: Resource, now: float) -> None:
+        old = self._rows.get(row.id)
+        self._rows[row.id] = row
+        if row.state is ResourceState.RELEASING and (old is None or old.state is not ResourceState.RELEASING):
+            self.on_leaving(row)
+        if old is not None and old.state is not ResourceState.RELEASED:
+            if old.provider_id:
+                self._held.pop(old.provider_id, None)
+            else:
+                self._open_markers[old.marker] -= 1
+        if row.state is not ResourceState.RELEASED:
+            if row.provider_id:
+                self._held[row.provider_id] = row.id
+            else:
+                self._open_markers[row.marker] += 1
+        for entry in self._by_marker.get(row.marker, ()):
+            self._owned_or_not(entry)
+            if row.state is not ResourceState.RELEASED or entry.destroyed_from <= now:
+                continue
+            if (row.provider_id == entry.id) or (not row.provider_id and entry.id not in self._held):
+                self._released_while_billed(row.lease_id, f"{row.id} closed ({row.release_note}), {entry.id} is billed")
+
+    def _released_while_billed(self, lease: str, detail: str) -> None:
+        if not self.unclean(lease):
+            self._broken("closed_while_billed", lease, detail)
+
+    # --- owned or not ---
+
+    def _owned_or_not(self, entry: Entry) -> None:
+        marker = next((m for m in (*entry.tags, entry.label) if m.startswith(self._prefix)), "")
+        now = self._now()
+        if entry.id in self._held or self._open_markers.get(marker):
+            since = self._unowned_since.pop(entry.id, None)
+            if since is not None:
+                self._unowned_for(entry, since, now)
+        elif entry.destroyed_from > now:
+            self._unowned_since.setdefault(entry.id, max(entry.created, now))
+
+    def _unowned_for(self, entry: Entry, since: float, now: float) -> None:
+        until = min(now, entry.destroyed_from)
+        if until > since:
+            self.unowned.append((entry.id, since, until))
+
+    # --- at every minute, and at the end ---
+
+    def tick(self) -> None:
+        """Measure what lasts."""
+        self.called()
+        now = self._now()
+        for lease, entries in self._by_lease.items():
+            if len(entries) > 1:
+                self._measure_overlap(lease, entries, now)
+
+    def _measure_overlap(self, lease: str, entries: list[Entry], now: float) -> None:
+        living = [e for e in entries if e.kind != "vpc" and e.destroyed_from > now]
+        staying = [e for e in living if not self._is_going(e.id)]
+        if len(living) < 2:
+            self._overlapping.pop(lease, None)
+            return
+        since = self._overlapping.setdefault(lease, now)
+        self.max_overlap_seconds = max(self.max_overlap_seconds, now - since)
+        if len(staying) > 1:
+            began = self._overlapping.setdefault(f"{lease} staying", now)
+            if now - began > OVERLAP_LIMIT_SECONDS:
+                self._broken("two_machines", lease, ", ".join(e.id for e in staying))
+        else:
+            self._overlapping.pop(f"{lease} staying", None)
+
+    def _is_going(self, provider_id: str) -> bool:
+        row = self._rows.get(self._held.get(provider_id, ""))
+        return row is not None and row.state is ResourceState.RELEASING
+
+    def newest_place(self) -> tuple[str, str] | None:
+        """(region, plan) of the VM of ours that was created last."""
+        newest = next((e for e in reversed(list(self._book())) if e.kind == "instance" and e.id in self._held), None)
+        return (newest.region, newest.plan or "") if newest else None
+
+    def machines_of(self, lease: str) -> list[Entry]:
+        """Every machine of a lease that ever was, by the book."""
+        return [entry for entry in self._by_lease.get(lease, ()) if entry.kind != "vpc"]
+
+    def finish(self) -> None:
+        """Nothing comes any more: close the open intervals, and look at what we must not have touched."""
+        self.tick()
+        now = self._now()
+        for entry_id, since in self._unowned_since.items():
+            entry = self._book().find(entry_id)
+            if entry is not None:
+                self._unowned_for(entry, since, now)
+        for entry_id in sorted(self.foreign):
+            entry = self._book().find(entry_id)
+            if entry is None or entry.destroyed_from <= now:
+                self._broken("foreign_touched", entry_id, "it is gone")
+
+    def _lease_of_id(self, provider_id: str) -> str:
+        entry = self._book().find(provider_id)
+        markers = (*entry.tags, entry.label) if entry else ()
+        return lease_of_marker(next((m for m in markers if m.startswith(self._prefix)), "")) or provider_id
+
+    def _broken(self, rule: str, subject: str, detail: str) -> None:
+        if not any(v.rule == rule and v.subject == subject for v in self.violations):
+            self.violations.append(Violation(rule, subject, self._now(), detail))
+
+
+def lease_of_marker(marker: str) -> str:
+    """`gpulease:<deployment>:<lease id>.<kind>.<n>` to the lease id; empty for anything else."""
+    return marker.rpartition(":")[2].partition(".")[0]
+
+
+class _WatchedLedger:
+    def __init__(self, watch: Watch, inner: Ledger) -> None:
+        self._watch = watch
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def commit(self, change: Change) -> None:
+        """Write, then tell."""
+        self._inner.commit(change)
+        self._watch.committed(change)
+
+
+class _WatchedTransport:
+    def __init__(self, watch: Watch, inner: Transport) -> None:
+        self._watch = watch
+        self._inner = inner
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        connect_timeout: float,
+        read_timeout: float,
+    ) -> RawResponse:
+        """Tell, send once, tell."""
+        path = path_of(url)
+        self._watch.calling(method, path, body)
+        try:
+            answer = self._inner.send(
+                method, url, headers=headers, body=body, connect_timeout=connect_timeout, read_timeout=read_timeout
+            )
+        finally:
+            if method == "POST" and path in _CREATES:
+                self._watch.called()
+        if method == "POST":
+            self._watch.answered(path, body, answer.status)
+        return answer
