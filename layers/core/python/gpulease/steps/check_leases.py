@@ -6,7 +6,7 @@ releases that nobody works on are taken up again. One lease that fails does not 
 
 from datetime import datetime, timedelta
 
-from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason, execution_name
+from gpulease.domain.lease import LeaseKind, LeaseState, Reason
 from gpulease.domain.next_step import expires_at
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ResourceState
@@ -14,7 +14,7 @@ from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
 from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded
 from gpulease.ports import Deps
 from gpulease.steps.shared_network import check_members
-from gpulease.steps.starting import start_overdue_release, start_release
+from gpulease.steps.starting import go_on, start_overdue_release, start_release, workflow_name
 
 BATCH = 100
 MACHINE_OF_STATE = {
@@ -64,7 +64,7 @@ def check(lease_id: str, deps: Deps) -> str:
         check_members(record, deps)
         return "restarted" if restarted else ""
     machine = MACHINE_OF_STATE.get(lease.state)
-    if machine is not None and not deps.workflows.is_running(machine, _name(lease, machine)):
+    if machine is not None and not deps.workflows.is_running(machine, workflow_name(lease, machine)):
         _restart(record, machine, now, deps)
         return "restarted"
     deps.ledger.commit(
@@ -73,19 +73,11 @@ def check(lease_id: str, deps: Deps) -> str:
     return "restarted" if restarted else ""
 
 
-def _name(lease: Lease, machine: str) -> str:
-    return execution_name(lease.id, machine, lease.epoch, f"r{lease.restarts}" if lease.restarts else "")
-
-
 def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps) -> None:
-    """Write the new name first: should this die before the start, the next check finds it not running and goes on."""
-    lease = record.lease.model_copy(
-        update={"restarts": record.lease.restarts + 1, "next_check_at": now + CHECK_WORKFLOW_EVERY}
-    )
     text = f"the {machine} workflow had stopped; it goes on from the ledger"
-    told = event(lease.id, now, "workflow_restarted", text, "warning", machine=machine, restarts=lease.restarts)
-    deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=(told,), epoch=lease.epoch))
-    deps.workflows.start(machine, _name(lease, machine), lease.id, lease.epoch)
+    restarts = record.lease.restarts + 1
+    told = event(record.lease.id, now, "workflow_restarted", text, "warning", machine=machine, restarts=restarts)
+    go_on(record, machine, deps, told)
 
 
 def _next_check(record: LeaseRecord, now: datetime) -> datetime | None:

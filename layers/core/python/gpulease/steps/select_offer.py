@@ -8,12 +8,21 @@ from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.record import Change
 from gpulease.domain.selection import next_offers
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved
-from gpulease.errors import ProviderAuthFailed, ProviderRejected
+from gpulease.errors import (
+    ProviderAuthFailed,
+    ProviderError,
+    ProviderRejected,
+    ProviderThrottled,
+    ProviderUnavailable,
+)
 from gpulease.ports import Deps, Provider
 from gpulease.steps.base import Outcome, StepCommand, load_current
-from gpulease.steps.starting import start_overdue_release
+from gpulease.steps.starting import go_on, start_overdue_release
 
-OUTCOMES = frozenset({"offer", "more", "none", "superseded"})
+OUTCOMES = frozenset({"offer", "more", "none", "handed_over", "superseded"})
+HAND_OVER_AFTER = timedelta(hours=6)
+"""A provider that answers nothing but errors costs some 1,300 history events an hour; the service ends an execution at
+25,000. Whatever went wrong, a workflow comes back here."""
 MAX_LOOKS = 20
 LOOK_TIME = timedelta(seconds=60)
 """Offers whose live stock is read in one call, and for how long: one read may take a minute of retries, and the
@@ -22,20 +31,32 @@ function must end in time. The next turn goes on after them."""
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
     record = load_current(command, deps, LeaseState.REQUESTED, LeaseState.PROVISIONING)
+    now = deps.clock.now()
+    if command.started_at is not None and now - command.started_at > HAND_OVER_AFTER:
+        go_on(record, "provision", deps)
+        return Outcome("handed_over")
     if record.lease.attempt is not None:
         return Outcome("offer")
-    now = deps.clock.now()
     start_overdue_release(record, deps, now)
     offers = [offer for snapshot in deps.offers.load() for offer in snapshot.offers]
     lease, events = record.lease, list[Event]()
+    silent: dict[str, ProviderError] = {}
     for _ in range(MAX_LOOKS):
-        if events and deps.clock.now() - now > LOOK_TIME:
+        if (events or silent) and deps.clock.now() - now > LOOK_TIME:
             break
         candidates = [o for o in next_offers(lease, offers) if o.provider in deps.providers.accounts()]
+        candidates = [o for o in candidates if _place(o) not in silent]
         if not candidates:
             break
         provider = deps.providers.get(candidates[0].provider)
-        attempt = _look(lease, candidates[0], provider, now)
+        try:
+            attempt = _look(lease, candidates[0], provider, now)
+        except (ProviderUnavailable, ProviderThrottled) as error:
+            if isinstance(error, ProviderThrottled) and error.reason == ProviderThrottled.reason:
+                raise
+            # Nothing is known of what is offered there; what is offered elsewhere may do.
+            silent[_place(candidates[0])] = error
+            continue
         lease = lease.model_copy(update={"attempts": (*lease.attempts, attempt)})
         events.append(_told(lease.id, attempt, now))
         if attempt.open:
@@ -45,8 +66,14 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=tuple(events), epoch=command.epoch))
     if lease.attempt is not None:
         return Outcome("offer")
+    if silent:
+        raise next(iter(silent.values()))
     left = any(o.provider in deps.providers.accounts() for o in next_offers(lease, offers))
     return Outcome("more" if left else "none")
+
+
+def _place(offer: Offer) -> str:
+    return f"{offer.provider}/{offer.region}"
 
 
 def _look(lease: Lease, offer: Offer, provider: Provider, now: datetime) -> Attempt:

@@ -2,10 +2,12 @@
 
 from datetime import datetime, timedelta
 
-from gpulease.domain.lease import execution_name
-from gpulease.domain.record import LeaseRecord
+from gpulease.domain.event import Event
+from gpulease.domain.lease import Lease, execution_name
+from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import MAX_PAUSE_SECONDS
 from gpulease.domain.resource import ResourceState
+from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY
 from gpulease.ports import Deps
 
 OVERDUE = timedelta(seconds=MAX_PAUSE_SECONDS + 60)
@@ -15,6 +17,23 @@ OVERDUE = timedelta(seconds=MAX_PAUSE_SECONDS + 60)
 def start_release(record: LeaseRecord, deps: Deps, suffix: str = "") -> None:
     lease = record.lease
     deps.workflows.start("release", execution_name(lease.id, "release", lease.epoch, suffix), lease.id, lease.epoch)
+
+
+def workflow_name(lease: Lease, machine: str) -> str:
+    """Name of the execution that moves this lease on now."""
+    return execution_name(lease.id, machine, lease.epoch, f"r{lease.restarts}" if lease.restarts else "")
+
+
+def go_on(record: LeaseRecord, machine: str, deps: Deps, *events: Event) -> None:
+    """Let a new execution go on from the ledger, under the lease's next name.
+
+    The name is written first: should this die before the start, `check_leases` finds it not running and goes on.
+    """
+    lease = record.lease.model_copy(
+        update={"restarts": record.lease.restarts + 1, "next_check_at": deps.clock.now() + CHECK_WORKFLOW_EVERY}
+    )
+    deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=events, epoch=lease.epoch))
+    deps.workflows.start(machine, workflow_name(lease, machine), lease.id, lease.epoch)
 
 
 def start_overdue_release(record: LeaseRecord, deps: Deps, now: datetime) -> bool:
