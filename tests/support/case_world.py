@@ -301,15 +301,17 @@ class CaseWorld:
 
     # --- checks ---
 
-    def assert_right_at_the_end(self, *, twins_made_by_the_provider: int = 0, still: tuple[str, ...] = ()) -> None:
+    def assert_right_at_the_end(
+        self, *, twins_made_by_the_provider: int = 0, still: tuple[str, ...] = (), may_log: tuple[str, ...] = ()
+    ) -> None:
         """The checks that hold at the end of every case, after an hour in which nothing more may happen.
 
         `twins_made_by_the_provider`: machines that the provider made beside the one asked for. `still`: leases that
-        are rightly on their way still.
+        are rightly on their way still. `may_log`: error lines that belong to the case.
         """
         before = self.cloud.calls_total
         self.run_for(QUIET_SECONDS)
-        problems = problems_of(self, since=before, twins=twins_made_by_the_provider, still=still)
+        problems = problems_of(self, since=before, twins=twins_made_by_the_provider, still=still, may_log=may_log)
         stories = "\n\n".join(self.story(lease.id) for lease in self.stack.leases())
         assert not problems, "\n".join((*problems, "", stories))
 

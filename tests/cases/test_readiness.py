@@ -1,0 +1,102 @@
+"""C27, C28, C33: machines that become ready late or never, and the reason that each failure is given."""
+
+import math
+from typing import Any
+
+import pytest
+from gpulease.domain.lease import LeaseState, Reason
+
+from tests.cases.conftest import NewWorld
+from tests.support.case_world import ONE_METAL, ONE_VM, REGION, VM_PLAN, CaseWorld
+
+RELEASED, RUNNING = LeaseState.RELEASED, LeaseState.RUNNING
+MINUTE = 60.0
+
+
+def test_c27_bare_metal_needs_42_minutes_and_5_more(world: CaseWorld) -> None:
+    world.machine(active_seconds=42 * MINUTE, ssh_seconds=5 * MINUTE)
+
+    lease_id = world.up(**ONE_METAL)
+    world.at(MINUTE)
+    assert world.stack.api("GET", f"/v1/leases/{lease_id}")["notices"] == [
+        "bare metal can take up to 55 minutes to become ready"
+    ]
+    running = world.until(lease_id, RUNNING, within=3600)
+
+    assert 47 * MINUTE <= running <= 48 * MINUTE
+    [machine] = world.ours("bare_metal")
+    assert machine.cost_usd == machine.hourly_usd, "one hour is billed"
+    assert world.calls("DELETE") == []
+    world.assert_right_at_the_end()
+
+
+@pytest.mark.parametrize(
+    ("request_", "behaviour", "limit"),
+    [
+        (ONE_VM, {"stuck": "pending"}, 10 * MINUTE),
+        (ONE_VM, {"no_address": True}, 10 * MINUTE),
+        (ONE_VM, {"stuck": "installingbooting"}, 10 * MINUTE),
+        (ONE_VM, {"ssh_seconds": math.inf}, 10 * MINUTE),
+        (ONE_METAL, {"stuck": "pending"}, 55 * MINUTE),
+        (ONE_METAL, {"no_address": True}, 55 * MINUTE),
+    ],
+    ids=["vm-pending", "vm-no-address", "vm-installing", "vm-no-ssh", "metal-pending", "metal-no-address"],
+)
+def test_c28_never_ready(world: CaseWorld, request_: dict[str, Any], behaviour: dict[str, Any], limit: float) -> None:
+    world.machine(**behaviour)
+
+    lease_id = world.up(**request_)
+    world.until(lease_id, RELEASED, within=3600)
+
+    [machine] = world.ours("instance") + world.ours("bare_metal")
+    assert limit <= world.gone_at(machine.id) <= limit + 2 * MINUTE
+    assert machine.cost_usd == machine.hourly_usd, "no second hour"
+    assert world.lease(lease_id).reason is Reason.NOT_READY_IN_TIME
+    last_state = "pending" if behaviour.get("stuck") == "pending" else "active"
+    assert last_state in world.lease(lease_id).reason_detail
+    world.assert_right_at_the_end()
+
+
+def _sold_out(world: CaseWorld) -> None:
+    world.before("GET", "/regions/.*", lambda: world.set(capacity={f"*/{VM_PLAN}": 9}), function="SelectOfferFunction")
+    world.before("POST", "/instances", lambda: world.set(capacity={f"*/{VM_PLAN}": 0}))
+
+
+FAILURES: dict[str, tuple[Reason, Any]] = {
+    "a": (Reason.NO_CAPACITY, _sold_out),
+    "b": (Reason.QUOTA_EXCEEDED, lambda world: world.set(instance_limit=2)),
+    "c": (Reason.NOT_READY_IN_TIME, lambda world: world.machine(ssh_seconds=math.inf)),
+    # Vultr sells nothing that can be reclaimed: a machine that vanishes was deleted by somebody.
+    "d": (Reason.LOST, lambda world: world.machine(vanish_after_seconds=130, ssh_seconds=math.inf)),
+    # Without an agent only the provider can say that the boot failed.
+    "e": (Reason.BOOT_FAILED, lambda world: world.machine(suspend_after_seconds=80)),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_c33_each_failure_has_its_own_reason(world: CaseWorld, failure: str) -> None:
+    reason, arrange = FAILURES[failure]
+    arrange(world)
+
+    lease_id = world.up(plans=[VM_PLAN], regions=[REGION, "ord"])
+    world.until(lease_id, RELEASED, within=1500)
+
+    assert world.lease(lease_id).reason is reason
+    regions = [attempt.offer.region for attempt in world.lease(lease_id).attempts]
+    if failure in "ab":
+        # A limit of the account is per region here: the other region is another try, this one is not tried again.
+        assert regions == [REGION, "ord"]
+    else:
+        assert regions == [REGION], "only a lack of capacity is retried on other offers"
+    world.assert_right_at_the_end()
+
+
+def test_c33_a_limit_of_the_account_is_not_retried_in_the_same_region(new_world: NewWorld) -> None:
+    world = new_world(instance_limit=2)
+
+    lease_id = world.up(regions=[REGION], plan_kinds=["vm"], gpu=["A16", "A40", "L40S"])
+    world.until(lease_id, RELEASED, within=300)
+
+    assert world.lease(lease_id).reason is Reason.QUOTA_EXCEEDED
+    assert len(world.calls("POST", "/instances")) == 1
+    world.assert_right_at_the_end()
