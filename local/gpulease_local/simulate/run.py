@@ -184,7 +184,7 @@ class Simulation:
         self.stories.setdefault(name, Story(asked_at=self.stack.clock.time()))
         try:
             with self.effects.inside(API_FUNCTION, name):
-                lease_id = self.stack.up(idempotency_key=f"key-{name}", **wish.request)
+                lease_id = self.stack.up(wish.owner, idempotency_key=f"key-{name}", **wish.request)
         except ApiRefused as refused:
             if refused.status >= 500:
                 self._again(self._asking(wish))
@@ -207,7 +207,7 @@ class Simulation:
             story.state_when_given_back = self.stack.lease(lease_id).state
         try:
             with self.effects.inside(API_FUNCTION, name):
-                self.stack.down(lease_id)
+                self.stack.down(lease_id, owner=self.stack.lease(lease_id).owner)
         except ApiRefused as refused:
             if refused.status < 500:
                 raise
