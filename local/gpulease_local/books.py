@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpulease.domain.cost import lease_cost
-from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState, resource_id
 from gpulease.ports import Ledger
@@ -39,6 +39,7 @@ class Comparison:
 
     leases: int
     released: int
+    """Released by the ledger, and by the book nothing of theirs exists."""
     billed: int
     """Objects that exist at the provider, also those that cost nothing."""
     orphans: int
@@ -55,8 +56,8 @@ class Comparison:
 
 
 def is_users(lease: Lease) -> bool:
-    """Whether somebody asked for it; records that hold what several leases share have ids of another kind."""
-    return lease.id.startswith("l-")
+    """Whether somebody asked for it; other records hold what several leases share."""
+    return lease.kind is LeaseKind.MACHINE
 
 
 def all_records(ledger: Ledger) -> list[LeaseRecord]:
@@ -87,13 +88,18 @@ def compare(book: Iterable[BookObject], records: Iterable[LeaseRecord], deployme
     doubled = _doubled(objects, rows, findings) + _handed_out_twice(leases, findings)
     return Comparison(
         leases=len(leases),
-        released=sum(record.lease.state is LeaseState.RELEASED for record in leases),
+        released=sum(_is_released(record, existing) for record in leases),
         billed=len(existing),
         orphans=len(orphans),
         duplicates=doubled,
         bills=tuple(_bill(record, objects, now) for record in leases),
         findings=tuple(findings),
     )
+
+
+def _is_released(record: LeaseRecord, existing: Iterable[BookObject]) -> bool:
+    own = {resource.marker for resource in record.resources}
+    return record.lease.state is LeaseState.RELEASED and not any(own.intersection(each.markers) for each in existing)
 
 
 def _marker(each: BookObject) -> str:

@@ -42,8 +42,10 @@ class Verdict:
     """The last line and the exit status."""
 
     leases: int
+    """With a machine in the provider's book."""
     running_ok: int
     found: Comparison
+    expected_leases: int
     expected_running: int
     untold: tuple[str, ...]
     """Cases whose mishap did not take place."""
@@ -59,7 +61,8 @@ class Verdict:
     @property
     def status(self) -> int:
         """0 when all is as it should be."""
-        good = self.found.clean and self.found.leases == self.leases and self.running_ok == self.expected_running
+        good = self.found.clean and self.running_ok == self.expected_running
+        good = good and self.expected_leases == self.leases == self.found.leases
         return 0 if good and not self.untold else 1
 
 
@@ -130,9 +133,10 @@ class Demo:
         for finding in found.findings:
             self._view.say(f"found: {finding}")
         return Verdict(
-            leases=len(self._cases),
+            leases=sum(bool(machines_of(record, book)) for record in records),
             running_ok=sum(ran_well(record, book) for record in records),
             found=found,
+            expected_leases=len(self._cases),
             expected_running=sum(not case.cancelled for case in self._cases),
             untold=tuple(name for name, story in happened.items() if story is None),
         )

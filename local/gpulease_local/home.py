@@ -79,6 +79,33 @@ def kept_deployment(path: Path, provider: str, new: Callable[[], str]) -> str:
     return deployment
 
 
+class RollingFile:
+    """A text file for one line after the other; at `max_bytes` it becomes `<name>.1` and a new one begins."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._file = self._opened()
+
+    def write(self, text: str) -> None:
+        """Add text, which is on its way to the disk when this returns."""
+        if self._file.tell() >= self._max_bytes:
+            self._file.close()
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            self._file = self._opened()
+        self._file.write(text)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the present file."""
+        self._file.close()
+
+    def _opened(self) -> IO[str]:
+        file = self._path.open("a", encoding="utf-8")
+        self._path.chmod(0o600)
+        return file
+
+
 class DataLock:
     """Holds a data folder for this process. Raises HomeRefused while another process has it."""
 

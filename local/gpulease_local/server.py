@@ -28,6 +28,7 @@ from gpulease.runtime.world import RandomIds
 from gpulease_sim.vultr import Fault, Settings, VultrCloud
 
 from gpulease_local.asl import DefinitionRefused, SqliteStore
+from gpulease_local.asl.engine import NAME_KEPT_SECONDS
 from gpulease_local.banner import closing_lines, opening_lines
 from gpulease_local.deps import Account, LineLog, LogAlarms
 from gpulease_local.front import Front, FrontServer

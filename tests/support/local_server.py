@@ -33,8 +33,8 @@ class LocalProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.client = Client("http://127.0.0.1:1")
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
+    def start(self, *, wait: bool = True) -> None:
+        """Start it and, unless told not to, wait until it answers."""
         address = self.folder / "api.json"
         address.unlink(missing_ok=True)
         self._process = subprocess.Popen(  # noqa: S603 - our own command line
@@ -47,6 +47,8 @@ class LocalProcess:
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
         )
+        if not wait:
+            return
         give_up = monotonic() + START_SECONDS
         while not address.exists():
             if self._process.poll() is not None or monotonic() > give_up:

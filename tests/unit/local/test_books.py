@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason
+from gpulease.domain.lease import Attempt, Lease, LeaseKind, LeaseState, Reason
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import (
@@ -178,7 +178,7 @@ def test_a_network_left_behind_counts_although_it_costs_nothing() -> None:
 def test_what_holds_a_shared_thing_explains_it_and_is_no_lease_of_a_user() -> None:
     marker = "gpulease:test0:n-cccccccccccc.network.1"
     network = _row().model_copy(update={"id": "n-cccccccccccc.network.1", "marker": marker, "provider_id": "n-1"})
-    holder = _record().lease.model_copy(update={"id": "n-cccccccccccc"})
+    holder = _record().lease.model_copy(update={"id": "n-cccccccccccc", "kind": LeaseKind.NETWORK})
     book = [_machine(), _machine("n-1", marker, kind="vpc")]
 
     found = compare(book, [_record(_row()), LeaseRecord(holder, (network,))], "test0", END)

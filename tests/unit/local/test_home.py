@@ -7,6 +7,7 @@ import pytest
 from gpulease_local.home import (
     DataLock,
     HomeRefused,
+    RollingFile,
     home_of,
     kept_deployment,
     kept_token,
@@ -52,6 +53,18 @@ def test_a_folder_becomes_private(tmp_path: Path) -> None:
     folder = private_folder(tmp_path / "a" / "b")
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_log_that_is_full_makes_room_and_keeps_the_part_before(tmp_path: Path) -> None:
+    log = RollingFile(tmp_path / "log", max_bytes=10)
+
+    for line in ("first line\n", "second line\n", "third line\n"):
+        log.write(line)
+    log.close()
+
+    assert (tmp_path / "log").read_text() == "third line\n"
+    assert (tmp_path / "log.1").read_text() == "second line\n"
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
 
 
 def test_two_servers_never_share_a_folder(tmp_path: Path) -> None:
