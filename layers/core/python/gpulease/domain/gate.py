@@ -57,8 +57,8 @@ class Pause:
         return left if timedelta(0) < left <= 2 * LONGEST_PAUSE else timedelta(0)
 
     def moved(self, slot: datetime) -> datetime:
-        """Where a slot held in this pause moves: after its end, in the order and at the distance it had."""
-        return self.until + max(slot - self.since, timedelta(0))
+        """Where a slot that falls into this pause moves: after its end, in the order and at the distance it had."""
+        return slot if slot >= self.until else self.until + max(slot - self.since, timedelta(0))
 
 
 def pause_after(last: Pause | None, now: datetime, retry_after_seconds: float) -> Pause:

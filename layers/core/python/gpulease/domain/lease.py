@@ -1,5 +1,6 @@
 """Leases: the states, which may follow which, and the record of what was tried. See docs/states.md."""
 
+from datetime import datetime
 from enum import StrEnum
 
 from gpulease.domain.model import Instant, Model
@@ -97,6 +98,8 @@ class Attempt(Model):
     started_at: Instant
     ready_deadline: Instant
     asked: bool = True
+    create_slot_at: Instant | None = None
+    """When its create call may be sent: its place in the account's queue."""
     network_deadline: Instant | None = None
     attachment: Attachment | None = None
     ended_at: Instant | None = None
@@ -106,6 +109,11 @@ class Attempt(Model):
     @property
     def open(self) -> bool:
         return self.ended_at is None
+
+    @property
+    def begun_at(self) -> datetime:
+        """From when the provider has had time for it: waiting for its turn is not held against the offer."""
+        return self.create_slot_at or self.started_at
 
 
 class Lease(Model):

@@ -54,6 +54,8 @@ class ReleaseProgress(Model):
     first_absence_at: Instant | None = None
     last_absence_at: Instant | None = None
     next_try_at: Instant
+    slot_at: Instant | None = None
+    """Its place in the account's queue, while it waits for its turn."""
     last_error: str = ""
     alarmed_at: Instant | None = None
 

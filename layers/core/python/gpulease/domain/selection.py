@@ -1,6 +1,7 @@
 """Which offers fit a request, in which order they are tried, and why none is left."""
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from functools import lru_cache
 
 from gpulease.domain.lease import Attempt, Lease, Reason
@@ -10,6 +11,8 @@ from gpulease.domain.spec import LeaseSpec, PrivateNetwork, SpotPolicy
 SAME_OFFER_AGAIN = frozenset({Reason.NEVER_APPEARED, Reason.THROTTLED})
 """Ends of an attempt that say nothing against the offer itself."""
 MAX_TRIES_OF_ONE_OFFER = 5
+THROTTLED_PATIENCE = timedelta(minutes=15)
+"""How long an offer is tried again after 429: it was not refused, only not heard."""
 NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
     Reason.NO_CAPACITY,
     Reason.INTERRUPTED,
@@ -105,7 +108,7 @@ def known_gpus(offers: Iterable[Offer]) -> list[str]:
 
 def next_offers(lease: Lease, offers: Iterable[Offer]) -> list[Offer]:
     """Offers still worth a try for this lease, in order. Empty when its tries are used up."""
-    if sum(attempt.asked for attempt in lease.attempts) >= lease.spec.max_attempts:
+    if sum(a.asked and a.reason is not Reason.THROTTLED for a in lease.attempts) >= lease.spec.max_attempts:
         return []
     return [o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease) for a in lease.attempts)]
 
@@ -119,7 +122,10 @@ def _excluded_by(attempt: Attempt, offer: Offer, lease: Lease) -> bool:
     if attempt.offer.key != offer.key:
         return False
     if attempt.reason in SAME_OFFER_AGAIN:
-        return sum(a.offer.key == offer.key for a in lease.attempts) >= MAX_TRIES_OF_ONE_OFFER
+        same = [a for a in lease.attempts if a.offer.key == offer.key and a.reason is attempt.reason]
+        if attempt.reason is Reason.THROTTLED:
+            return same[-1].started_at - same[0].started_at > THROTTLED_PATIENCE
+        return len(same) >= MAX_TRIES_OF_ONE_OFFER
     if attempt.reason is Reason.NETWORK_UNSUPPORTED and lease.spec.private_network is PrivateNetwork.PREFERRED:
         # Refused with the network in the create call; the next try goes without it, and its refusal says the rest.
         return sum(a.offer.key == offer.key and a.reason is attempt.reason for a in lease.attempts) > 1

@@ -20,6 +20,7 @@ from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of, with_attempt
 from gpulease.steps.machine import machine_of, without
 from gpulease.steps.network import go_without, network_of
+from gpulease.steps.observing import may_change, may_read
 from gpulease.steps.shared_network import network_of_member
 
 OUTCOMES = frozenset({"attached", "waiting", "unsupported", "failed", "superseded"})
@@ -48,6 +49,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("unsupported")
     now = deps.clock.now()
     provider = deps.providers.get(machine.account)
+    if not _is_late(attempt, now) and not may_read(deps, provider):
+        return Outcome("waiting", LOOK_PAUSE_SECONDS)
     try:
         seen = provider.observe(ref_of(machine))
     except ProviderError as error:
@@ -64,6 +67,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if not isinstance(seen, Observation) or seen.condition is not Condition.READY:
         return Outcome("waiting", LOOK_PAUSE_SECONDS)
     if attachment.accepted_at is not None and now - attachment.accepted_at < ASK_AGAIN_AFTER:
+        return Outcome("waiting", LOOK_PAUSE_SECONDS)
+    if not may_change(deps, provider):
         return Outcome("waiting", LOOK_PAUSE_SECONDS)
     return _ask(record, attempt, machine, network, deps)
 
@@ -136,7 +141,5 @@ def _ask(record: LeaseRecord, attempt: Attempt, machine: Resource, network: Reso
             "ever_accepted": attachment.ever_accepted or accepted,
         }
     )
-    deps.ledger.commit(
-        Change(lease_id=record.lease.id, lease=_with(record, attempt, tried), epoch=record.lease.epoch)
-    )
+    deps.ledger.commit(Change(lease_id=record.lease.id, lease=_with(record, attempt, tried), epoch=record.lease.epoch))
     return Outcome("waiting", pause)

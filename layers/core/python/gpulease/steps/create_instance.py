@@ -6,8 +6,10 @@ there, so the next entry sends nothing, and `PollInstance` finds the machine by 
 
 from datetime import datetime, timedelta
 from functools import partial
+from math import ceil
 
 from gpulease.domain.event import Event
+from gpulease.domain.gate import Lane
 from gpulease.domain.lease import Attempt, LeaseState, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import (
@@ -35,13 +37,17 @@ from gpulease.errors import (
 )
 from gpulease.ports import Deps, InstanceRequest, Provider
 from gpulease.steps import alarms
-from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, record_fact
+from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, record_fact, with_attempt
 from gpulease.steps.facts import note_created
+from gpulease.steps.observing import take_turn_in
 from gpulease.steps.shared_network import network_to_pass, place_of
 
-OUTCOMES = frozenset({"created", "unknown", "failed", "superseded"})
+OUTCOMES = frozenset({"created", "waiting", "unknown", "failed", "superseded"})
 FIRST_LOOK_SECONDS = 10
 SEARCH_PAUSE_SECONDS = 3
+SHUT_PATIENCE = timedelta(seconds=60)
+"""A region that does not answer is waited for so long before another offer is tried."""
+SHUT_PAUSE_SECONDS = 15
 STALE_AFTER = timedelta(seconds=30)
 """An intent so old is never sent: somebody else may have closed it by now."""
 _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
@@ -63,6 +69,9 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if known is not None:
         return Outcome("created") if known.provider_id else Outcome("unknown", SEARCH_PAUSE_SECONDS)
     provider = deps.providers.get(attempt.offer.provider)
+    waiting = _wait_for_turn(record, attempt, provider, deps)
+    if waiting is not None:
+        return waiting
     network_id = ""
     if _wants_shared_network(record.lease.spec):
         network_id = network_to_pass(record, attempt, place_of(record.lease, attempt, provider), deps)
@@ -82,6 +91,29 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if deps.clock.now() - intent.intended_at > STALE_AFTER:
         return Outcome("unknown")
     return _send(record, attempt, intent, provider, deps, network_id)
+
+
+def _wait_for_turn(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Deps) -> Outcome | None:
+    """None = the create call may be sent now; until then no intent is written."""
+    now = deps.clock.now()
+    shut = deps.providers.shut_for_seconds(provider.account, attempt.offer.region)
+    if shut:
+        if now - attempt.started_at < SHUT_PATIENCE:
+            return Outcome("waiting", min(ceil(shut), SHUT_PAUSE_SECONDS))
+        why = f"{provider.name} does not answer in {attempt.offer.region}; nothing was asked for"
+        deps.ledger.commit(fail_attempt(record, now, Reason.THROTTLED, why))
+        return Outcome("failed")
+    turn = take_turn_in(deps, provider, Lane.CHANGE, attempt.create_slot_at)
+    if not turn.wait_seconds:
+        return None
+    if turn.slot != attempt.create_slot_at:
+        time_to_boot = attempt.ready_deadline - attempt.begun_at
+        queued = attempt.model_copy(update={"create_slot_at": turn.slot, "ready_deadline": turn.slot + time_to_boot})
+        lease = with_attempt(record.lease, queued).model_copy(
+            update={"waiting_for": f"its turn at {provider.name}, where many are asking", "updated_at": now}
+        )
+        deps.ledger.commit(Change(lease_id=lease.id, lease=lease, epoch=lease.epoch))
+    return Outcome("waiting", turn.wait_seconds)
 
 
 def _wants_shared_network(spec: LeaseSpec) -> bool:

@@ -25,10 +25,12 @@ from gpulease.ports import Deps, NetworkRequest, Provider
 from gpulease.steps.base import Outcome, StepCommand, load_current, record_fact, ref_of, with_attempt
 from gpulease.steps.facts import adopt, note_created
 from gpulease.steps.network import go_without, network_of
+from gpulease.steps.observing import may_change
 from gpulease.steps.shared_network import join, pause_before_joining, place_of
 
 OUTCOMES = frozenset({"created", "not_wanted", "waiting", "unsupported", "failed", "superseded"})
 SEARCH_PAUSE_SECONDS = 10
+TURN_PAUSE_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         if _is_late(record, deps):
             why = "the private network could not be made in time"
             return go_without(record, deps, Reason.PRIVATE_NETWORK_FAILED, why)
+        if not may_change(deps, provider):
+            return Outcome("waiting", TURN_PAUSE_SECONDS)
         return _create(record, home, provider, deps)
     if network.state is ResourceState.HELD:
         return Outcome("created")

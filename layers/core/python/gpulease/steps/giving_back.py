@@ -10,6 +10,7 @@ from functools import partial
 from math import ceil
 
 from gpulease.domain.event import Event, Fact
+from gpulease.domain.gate import Lane
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import (
@@ -26,11 +27,19 @@ from gpulease.domain.release import (
 )
 from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import event
-from gpulease.errors import ProviderAuthFailed, ProviderBusy, ProviderError, ProviderUnavailable, ProviderUnexpected
+from gpulease.errors import (
+    LedgerUnavailable,
+    ProviderAuthFailed,
+    ProviderBusy,
+    ProviderError,
+    ProviderUnavailable,
+    ProviderUnexpected,
+)
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current, record_fact, ref_of
 from gpulease.steps.facts import adopt
+from gpulease.steps.observing import Turn, listed, take_turn_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,10 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
     if resource is None or resource.kind is not kind or resource.release is None:
         return Outcome("done", max(1, todo.wait_seconds))
     provider = deps.providers.get(resource.account)
+    turn = _turn(resource.release, provider, deps)
+    if turn is not None and turn.wait_seconds:
+        record_fact(deps, command.lease_id, resource.id, partial(_queued, slot=turn.slot))
+        return Outcome("done", turn.wait_seconds)
     learned = _learn(resource, resource.release, provider, deps)
     if learned.auth_failed is not None:
         alarms.auth_failed(deps, resource.account, learned.auth_failed)
@@ -72,6 +85,22 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
     return Outcome("done", ceil((after.release.next_try_at - deps.clock.now()).total_seconds()))
 
 
+def _turn(progress: ReleaseProgress, provider: Provider, deps: Deps) -> Turn | None:
+    """The resource's turn in the account's queue; None = the queue cannot be read, and giving back does not wait."""
+    try:
+        return take_turn_in(deps, provider, Lane.RELEASE, progress.slot_at, calls=2 if progress.looks else 1)
+    except LedgerUnavailable as error:
+        deps.log.warning("queue_not_read", account=provider.account, reason=str(error))
+        return None
+
+
+def _queued(record: LeaseRecord, resource: Resource, *, slot: datetime) -> Change | None:
+    if resource.state is not ResourceState.RELEASING or resource.release is None or resource.release.slot_at == slot:
+        return None
+    progress = resource.release.model_copy(update={"slot_at": slot, "next_try_at": slot})
+    return Change(lease_id=record.lease.id, resources=(resource.model_copy(update={"release": progress}),))
+
+
 def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, deps: Deps) -> Learned:
     """The provider calls of one turn. Raises nothing of a provider's."""
     now = deps.clock.now()
@@ -81,7 +110,7 @@ def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, de
             return _search(resource, provider, deps)
         if progress.tries or progress.absences:
             # The first turn deletes without looking: the machine is billed while we look.
-            seen = provider.observe(ref_of(resource))
+            seen = _still_listed(resource, progress, provider, deps) or provider.observe(ref_of(resource))
             if isinstance(seen, Absent):
                 return _confirm_absence(resource, provider, deps)
             learned = Learned(seen=seen)
@@ -102,6 +131,14 @@ def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, de
             auth_failed=error if isinstance(error, ProviderAuthFailed) else None,
         )
     return learned
+
+
+def _still_listed(resource: Resource, progress: ReleaseProgress, provider: Provider, deps: Deps) -> Observation | None:
+    """The resource on the account's list, which shows that it is there and never that it is not."""
+    if progress.absences:
+        return None
+    found = listed(deps, provider, resource, after=progress.last_taken_at)
+    return next((seen for seen in found if seen.provider_id == resource.provider_id), None)
 
 
 def _search(resource: Resource, provider: Provider, deps: Deps) -> Learned:
@@ -146,6 +183,7 @@ def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Lear
     progress = progress.model_copy(
         update={
             "looks": progress.looks + 1,
+            "slot_at": None,
             "last_error": learned.error[:300],
         }
     )

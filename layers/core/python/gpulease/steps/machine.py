@@ -4,10 +4,11 @@ What is decided here is decided by what the provider shows (law 7), and a deadli
 the provider does not answer: giving back needs no permission of a broken API.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from gpulease.domain.event import Fact
 from gpulease.domain.lease import Attempt, Reason
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import PlanKind
@@ -15,10 +16,12 @@ from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import ABSENCES_NEEDED, may_close_intent
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState, resource_id
 from gpulease.domain.transitions import event
-from gpulease.errors import ProviderError
+from gpulease.errors import ProviderAuthFailed, ProviderError, ProviderThrottled
 from gpulease.ports import Deps, Provider
+from gpulease.steps import alarms
 from gpulease.steps.base import fail_attempt, ref_of, waiting_for
 from gpulease.steps.facts import CREATED, adopt
+from gpulease.steps.observing import find, observe, throttled_pause_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,20 @@ class Seen:
 
     what: Literal["ready", "waiting", "failed"]
     observation: Observation | None = None
+    wait_seconds: int = 0
+    """Not before; 0 = as usual."""
+
+
+NOT_NOW_SECONDS = 2
+AUTH_PAUSE_SECONDS = 30
+THROTTLED_GRACE = timedelta(minutes=5)
+"""How much longer than its deadline a machine may take that could not be read because of the account's rate."""
 
 
 def poll_pause_seconds(attempt: Attempt, now: datetime) -> int:
     """Pause before the next look, by how long this kind of machine usually takes (Vultr: VM 30 to 260 s, bare metal
     up to 40 min). A VM's turn is short, so that ready is noticed within five seconds."""
-    age = (now - attempt.started_at).total_seconds()
+    age = (now - attempt.begun_at).total_seconds()
     if attempt.offer.kind is PlanKind.BARE_METAL:
         return 15 if age < 120 else 45
     if age < 20:
@@ -51,14 +62,26 @@ def look(record: LeaseRecord, attempt: Attempt, machine: Resource, deps: Deps) -
     """Read the machine once and write down what is new about it."""
     now = deps.clock.now()
     provider = deps.providers.get(machine.account)
+    late = now >= attempt.ready_deadline
     try:
-        seen = provider.observe(ref_of(machine)) if machine.provider_id else _search(provider, machine, deps)
+        if late and machine.provider_id:
+            # What is decided now ends the attempt: no shared list, which may be a moment old.
+            seen: Observation | Absent | None = provider.observe(ref_of(machine))
+        else:
+            seen = observe(deps, machine) if machine.provider_id else _search(machine, deps)
+    except ProviderAuthFailed as error:
+        # Nothing is known of the machine and nothing could be done about it: its deadline waits for the key.
+        return _locked_out(record, machine, error, deps)
+    except ProviderThrottled as error:
+        if now < attempt.ready_deadline + THROTTLED_GRACE:
+            return Seen("waiting", wait_seconds=throttled_pause_seconds(error, machine.id))
+        return _late(record, attempt, machine, deps, f"last answer of the provider: {error}")
     except ProviderError as error:
-        if now >= attempt.ready_deadline:
+        if late:
             return _late(record, attempt, machine, deps, f"last answer of the provider: {error}")
         raise
     if seen is None:
-        return Seen("waiting")
+        return Seen("waiting", wait_seconds=NOT_NOW_SECONDS)
     lost = without(record, attempt, machine, seen, deps)
     if lost is not None or isinstance(seen, Absent):
         return lost or Seen("waiting")
@@ -83,13 +106,33 @@ def without(
     return None
 
 
-def _search(provider: Provider, machine: Resource, deps: Deps) -> Absent | None:
-    """Look for a machine whose id we never got. None = found and written down; the next look reads it by id."""
-    found = provider.find(ref_of(machine))
+def _search(machine: Resource, deps: Deps) -> Absent | None:
+    """Look for a machine whose id we never got. None = come again: found and written down, or not now."""
+    found = find(deps, machine)
+    if found is None:
+        return None
     if not found:
         return Absent("by_marker")
     adopt(deps, machine, found)
     return None
+
+
+def _locked_out(record: LeaseRecord, machine: Resource, error: ProviderAuthFailed, deps: Deps) -> Seen:
+    alarms.auth_failed(deps, machine.account, error)
+    now = deps.clock.now()
+    told = waiting_for(record, now, f"{machine.provider} to accept the key of account {machine.account} again")
+    if told is not None:
+        text = f"authentication failed at {machine.provider}; nothing is concluded about {machine.provider_id}"
+        facts: dict[str, Fact] = {
+            "provider": machine.provider,
+            "region": machine.region,
+            "status": error.facts.status,
+        }
+        note = event(
+            record.lease.id, now, "auth_failed", text, "error", resource_id=machine.id, reason=error.reason, **facts
+        )
+        deps.ledger.commit(replace(told, events=(note,)))
+    return Seen("waiting", wait_seconds=AUTH_PAUSE_SECONDS)
 
 
 def _note(record: LeaseRecord, machine: Resource, seen: Observation, deps: Deps) -> None:

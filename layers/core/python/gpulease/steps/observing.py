@@ -65,6 +65,13 @@ def may_read(deps: Deps, provider: Provider) -> bool:
     return slot is not None
 
 
+def may_change(deps: Deps, provider: Provider) -> bool:
+    """Whether a call that changes something fits into the account's rate now."""
+    spacing = Lane.CHANGE.spacing_seconds(provider.capabilities.requests_per_second)
+    slot = deps.shared.reserve(Lane.CHANGE.key(provider.account), deps.clock.now(), spacing, SOON_SECONDS)
+    return slot is not None
+
+
 def throttled_pause_seconds(error: ProviderError, who: str) -> int:
     """When to come again after a refusal: as late as the provider asks, spread by name so as not to come in step."""
     return ceil(error.facts.retry_after_seconds) + 2 + zlib.crc32(who.encode()) % SPREAD_SECONDS
@@ -77,7 +84,7 @@ def throttled_pause_seconds(error: ProviderError, who: str) -> int:
 class Turn:
     """When calls may be sent. `wait_seconds` 0 = now; else come again with `slot`, which is kept."""
 
-    slot: datetime | None
+    slot: datetime
     wait_seconds: int = 0
 
 

@@ -18,4 +18,4 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("active")
     if seen.what == "failed":
         return Outcome("failed")
-    return Outcome("waiting", poll_pause_seconds(attempt, deps.clock.now()))
+    return Outcome("waiting", seen.wait_seconds or poll_pause_seconds(attempt, deps.clock.now()))

@@ -19,7 +19,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     now = deps.clock.now()
     pause = min(5, poll_pause_seconds(attempt, now))
     if seen.what == "waiting" or seen.observation is None:
-        return Outcome("waiting", pause)
+        return Outcome("waiting", seen.wait_seconds or pause)
     if deps.probe.tcp_open(seen.observation.address, deps.policy.ssh_port):
         return Outcome("ready")
     # What was written by `look` is read again: the lease row may have changed with it.

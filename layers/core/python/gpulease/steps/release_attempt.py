@@ -9,7 +9,8 @@ from gpulease.steps.base import Outcome, StepCommand, load_current, with_attempt
 from gpulease.steps.shared_network import leave_unused
 from gpulease.steps.starting import start_release
 
-THROTTLED_PAUSE_SECONDS = 30
+THROTTLED_PAUSE_SECONDS = 5
+"""The account's queue does the rest."""
 OUTCOMES = frozenset({"next", "give_up", "superseded"})
 
 
