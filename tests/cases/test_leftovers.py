@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from gpulease.domain.lease import LeaseState, Reason
-from gpulease.domain.resource import ResourceKind, ResourceState
+from gpulease.domain.resource import ResourceState
 
 from tests.cases.conftest import NewWorld
-from tests.support.case_world import METAL_PLAN, ONE_METAL, ONE_VM, R_SECONDS, CaseWorld
+from tests.support.case_world import METAL_PLAN, ONE_METAL, ONE_VM, R_SECONDS, SCOPES, CaseWorld
 
 RELEASING, RELEASED, RUNNING = LeaseState.RELEASING, LeaseState.RELEASED, LeaseState.RUNNING
 FIVE_OFFERS: dict[str, Any] = {
@@ -61,19 +61,21 @@ def _five_were_tried(world: CaseWorld, lease_id: str) -> None:
         assert f"vultr/{region}/{FIVE_OFFERS['plans'][0]}/on-demand" in lease.reason_detail
 
 
+@SCOPES
 @BOTH
 def test_c18_network_cannot_be_deleted_for_minutes_after_the_machine(
-    world: CaseWorld, request_: dict[str, Any]
+    world: CaseWorld, request_: dict[str, Any], scope: str
 ) -> None:
     world.machine(vpc_hold_seconds=240)
-    lease_id = world.up(**request_)
+    lease_id = world.up(**request_, network_scope=scope)
     world.until(lease_id, RUNNING, within=3000)
 
     world.down(lease_id)
     world.run_for(120)
-    [network] = world.record(lease_id).of_kind(ResourceKind.NETWORK)
-    assert (world.lease(lease_id).state, network.state) == (RELEASING, ResourceState.RELEASING)
+    network = world.network()
+    assert (world.lease(network.lease_id).state, network.state) == (RELEASING, ResourceState.RELEASING)
     world.until(lease_id, RELEASED, within=900)
+    world.until(network.lease_id, RELEASED, within=900)
 
     [machine] = world.ours("instance") + world.ours("bare_metal")
     allowed_at = world.gone_at(machine.id) + 240
@@ -82,41 +84,44 @@ def test_c18_network_cannot_be_deleted_for_minutes_after_the_machine(
     world.assert_right_at_the_end()
 
 
+@SCOPES
 @BOTH
-def test_c19_detach_never_takes_effect(world: CaseWorld, request_: dict[str, Any]) -> None:
+def test_c19_detach_never_takes_effect(world: CaseWorld, request_: dict[str, Any], scope: str) -> None:
     world.machine(detach_seconds=math.inf, vpc_hold_seconds=60)
-    lease_id = world.up(**request_)
+    lease_id = world.up(**request_, network_scope=scope)
     began = world.until(lease_id, RUNNING, within=3000)
 
     world.down(lease_id)
     world.until(lease_id, RELEASED, within=900)
 
     assert world.calls("POST", ".*/detach") == []
-    assert len(world.calls(since=began)) < 30
-    assert world.billed() == []
+    world.until_nothing_is_billed(within=R_SECONDS)
+    assert len([at for at, *_ in world.sent if at >= began]) < 30
     world.assert_right_at_the_end()
 
 
-def test_c20_attach_fails_six_times_and_then_works(world: CaseWorld) -> None:
+@SCOPES
+def test_c20_attach_fails_six_times_and_then_works(world: CaseWorld, scope: str) -> None:
     world.machine(attach_failures=6)
 
-    lease_id = world.up(**VM)
+    lease_id = world.up(**VM, network_scope=scope)
     world.until(lease_id, RUNNING, within=600)
 
     attaches = [call.at for call in world.calls("POST", ".*/attach")]
     assert len(attaches) == 7
     assert min(later - earlier for earlier, later in itertools.pairwise(attaches)) >= 5
-    [network] = world.record(lease_id).of_kind(ResourceKind.NETWORK)
-    assert (network.state, network.attached_to) == (ResourceState.HELD, f"{lease_id}.instance.1")
+    assert world.network().state is ResourceState.HELD
+    assert len(world.events(lease_id, "network_attached")) == 1
     assert max(seconds for _, _, seconds in world.tasks) < 60, "no worker is held"
     world.assert_right_at_the_end()
 
 
+@SCOPES
 @pytest.mark.parametrize("network", ["required", "preferred"])
-def test_c20_attach_never_works(world: CaseWorld, network: str) -> None:
+def test_c20_attach_never_works(world: CaseWorld, network: str, scope: str) -> None:
     world.machine(attach_failures=math.inf)
 
-    lease_id = world.up(**ONE_VM, private_network=network)
+    lease_id = world.up(**ONE_VM, private_network=network, network_scope=scope)
     world.until(lease_id, RELEASED if network == "required" else RUNNING, within=1500)
 
     attaches = [call.at for call in world.calls("POST", ".*/attach")]
@@ -127,7 +132,7 @@ def test_c20_attach_never_works(world: CaseWorld, network: str) -> None:
     assert told[0].at.timestamp() - world.t0 - began <= 600 + 10
     if network == "required":
         assert world.lease(lease_id).reason is Reason.PRIVATE_NETWORK_FAILED
-        assert world.billed() == []
+        world.until_nothing_is_billed(within=R_SECONDS)
     else:
         assert world.lease(lease_id).warnings
         world.run_for(2 * R_SECONDS)
@@ -135,14 +140,15 @@ def test_c20_attach_never_works(world: CaseWorld, network: str) -> None:
     world.assert_right_at_the_end()
 
 
+@SCOPES
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize("network", ["required", "preferred"])
 def test_c21_plan_does_not_support_private_networking(
-    new_world: NewWorld, network: str, status: int, reworded: bool
+    new_world: NewWorld, network: str, status: int, reworded: bool, scope: str
 ) -> None:
     world = new_world(plans_without_vpc=frozenset({METAL_PLAN}), no_vpc_status=status)
 
-    lease_id = world.up(**ONE_METAL, private_network=network)
+    lease_id = world.up(**ONE_METAL, private_network=network, network_scope=scope)
     world.until(lease_id, RELEASED if network == "required" else RUNNING, within=3600)
     world.run_for(2 * R_SECONDS)
 

@@ -11,7 +11,7 @@ from gpulease_local.simulate.audit import duplicates
 if TYPE_CHECKING:
     from tests.support.case_world import CaseWorld
 
-CALLS_PER_MINUTE_AND_LEASE = 40
+CALLS_PER_MINUTE_AND_LEASE = 60
 SHORTEST_PAUSE_SECONDS = 3.0
 """Between two calls that change one and the same thing."""
 QUIET_READS_PER_HOUR = 200

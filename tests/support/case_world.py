@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from gpulease.domain.event import Event
 from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.record import LeaseRecord
@@ -39,6 +40,8 @@ ONE_METAL: Mapping[str, Any] = {
     "gpu_count": 4,
 }
 QUIET_SECONDS = 3600.0
+SCOPES = pytest.mark.parametrize("scope", ["owner", "lease"])
+"""A network shared by all leases of its owner, or the lease's own."""
 
 
 class Killed(BaseException):
@@ -92,7 +95,7 @@ class _KillingTransport:
         read_timeout: float,
     ) -> RawResponse:
         path = url.partition("/v2")[2].partition("?")[0]
-        self._world.sent_headers.append(dict(headers))
+        self._world.note_sent(method, path)
         kill = self._world.due_kill(method, path)
         if kill is not None and not kill.sent:
             self._world.strike(kill)
@@ -120,7 +123,8 @@ class CaseWorld:
     def __init__(self, *, reworded: bool = False, seed: int = 0, **settings: Any) -> None:
         self.reworded = reworded
         self.kills: list[Kill] = []
-        self.sent_headers: list[dict[str, str]] = []
+        self.sent: list[tuple[float, str, str, str]] = []
+        """(T+, function, method, path) of every call by a workflow: not the sweep's and not the API's."""
         self.states: list[tuple[float, str, LeaseState]] = []
         """(T+, lease id, state) at each write of a lease's row."""
         self.wrong_claims: list[str] = []
@@ -170,6 +174,11 @@ class CaseWorld:
         if not self._function:
             return None
         return next((kill for kill in self.kills if kill.falls_on(self._function, method, path)), None)
+
+    def note_sent(self, method: str, path: str) -> None:
+        """Remember a call that a workflow makes."""
+        if self._function:
+            self.sent.append((self.now, self._function, method, path))
 
     def strike(self, kill: Kill) -> None:
         """End the function under way, or do what was asked for at this point."""
@@ -247,6 +256,21 @@ class CaseWorld:
         """The machine of one attempt."""
         return self.record(lease_id).of_kind(ResourceKind.INSTANCE, attempt)[0]
 
+    def network(self) -> Resource:
+        """The newest private network of the world, whether its lease holds it or a holder of its own does."""
+        networks = [
+            resource
+            for lease in self.stack.leases()
+            for resource in self.record(lease.id).of_kind(ResourceKind.NETWORK)
+        ]
+        return max(networks, key=lambda network: (network.intended_at, network.id))
+
+    def until_nothing_is_billed(self, *, within: float) -> float:
+        """Let time pass until nothing of ours is left; T+ of then. Fails after `within`."""
+        gone = self.stack.run_until(lambda: not self.billed(), limit_seconds=within, step_seconds=2.0)
+        assert gone, f"still there after {within} s: {self.billed()}"
+        return self.now
+
     def events(self, lease_id: str, kind: str = "") -> list[Event]:
         """Its story, or all of one kind."""
         return [each for each in self.stack.events(lease_id) if not kind or each.kind == kind]
@@ -309,6 +333,8 @@ class CaseWorld:
         `twins_made_by_the_provider`: machines that the provider made beside the one asked for. `still`: leases that
         are rightly on their way still. `may_log`: error lines that belong to the case.
         """
+        # A shared network goes after the last lease that used it.
+        self.run_for(2 * R_SECONDS)
         before = self.cloud.calls_total
         self.run_for(QUIET_SECONDS)
         problems = problems_of(self, since=before, twins=twins_made_by_the_provider, still=still, may_log=may_log)
