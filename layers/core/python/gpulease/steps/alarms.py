@@ -20,7 +20,7 @@ def auth_failed(deps: Deps, account: str, error: ProviderAuthFailed) -> None:
         {
             "account": account,
             "provider": facts.provider,
-            "region": facts.region,
+            "region": facts.region or "all",
             "resource_id": facts.resource_id,
             "reason": error.reason,
             "status": facts.status,
