@@ -36,6 +36,7 @@ class Seen:
 
 NOT_NOW_SECONDS = 2
 AUTH_PAUSE_SECONDS = 30
+LOCKED_OUT = "to accept the key"
 THROTTLED_GRACE = timedelta(minutes=5)
 """How much longer than its deadline a machine may take that could not be read because of the account's rate."""
 
@@ -120,7 +121,7 @@ def _search(machine: Resource, deps: Deps) -> Absent | None:
 def _locked_out(record: LeaseRecord, machine: Resource, error: ProviderAuthFailed, deps: Deps) -> Seen:
     alarms.auth_failed(deps, machine.account, error)
     now = deps.clock.now()
-    told = waiting_for(record, now, f"{machine.provider} to accept the key of account {machine.account} again")
+    told = waiting_for(record, now, f"{machine.provider} {LOCKED_OUT} of account {machine.account} again")
     if told is not None:
         text = f"authentication failed at {machine.provider}; nothing is concluded about {machine.provider_id}"
         facts: dict[str, Fact] = {
@@ -138,7 +139,8 @@ def _locked_out(record: LeaseRecord, machine: Resource, error: ProviderAuthFaile
 def _note(record: LeaseRecord, machine: Resource, seen: Observation, deps: Deps) -> None:
     """Keep what is shown of the machine up to date. Skipped when nothing changed: a write costs money."""
     address = seen.address or machine.address
-    if (machine.status, machine.address, machine.absences) == (seen.words, address, 0):
+    known = (machine.status, machine.address, machine.absences) == (seen.words, address, 0)
+    if known and LOCKED_OUT not in record.lease.waiting_for:
         return
     now = deps.clock.now()
     noted = machine.model_copy(update={"status": seen.words, "address": address, "absences": 0})
