@@ -94,15 +94,15 @@ def _lost(seen: Evidence) -> str | None:
 CASES: tuple[Case, ...] = (
     Case(
         "network",
-        "VM in a private network whose attach fails four times",
-        {"plans": ["vcg-a40-12c-60g-24vram"], "private_network": "required"},
+        "VM in a private network of its own whose attach fails four times",
+        {"plans": ["vcg-a40-12c-60g-24vram"], "private_network": "required", "network_scope": "lease"},
         _attach,
         machine={"attach_failures": ATTACH_FAILURES},
     ),
     Case(
         "metal",
         f"bare metal without private networking that boots {METAL_MINUTES} minutes",
-        {"plans": ["vbm-72c-480gb-gh200-gpu"], "private_network": "preferred"},
+        {"plans": ["vbm-72c-480gb-gh200-gpu"], "private_network": "preferred", "network_scope": "lease"},
         _metal,
         machine={"active_seconds": _METAL_ACTIVE_SECONDS, "ssh_seconds": _METAL_SSH_SECONDS},
     ),
