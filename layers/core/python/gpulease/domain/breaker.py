@@ -45,6 +45,11 @@ def sending(circuit: Circuit, now: datetime) -> Circuit:
     return circuit if circuit.open_until is None else replace(circuit, probing_until=now + PROBE_PATIENCE)
 
 
+def unsent(circuit: Circuit) -> Circuit:
+    """The call that was let through turned out not to need the provider: nothing was learned of it."""
+    return circuit if circuit.probing_until is None else replace(circuit, probing_until=None)
+
+
 def answered(circuit: Circuit) -> Circuit:
     """An answer came: all is well."""
     return circuit if circuit == Circuit() else Circuit()

@@ -12,12 +12,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
-from gpulease.domain.breaker import Circuit, answered, closed_for, failed, sending
+from gpulease.domain.breaker import Circuit, answered, closed_for, failed, sending, unsent
 from gpulease.domain.gate import Pause, pause_after, pause_key, pause_of, pause_text
 from gpulease.domain.observation import Absent, Observation
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.resource import BillingRule, ResourceKind
-from gpulease.errors import LedgerUnavailable, ProviderFacts, ProviderThrottled, ProviderUnavailable
+from gpulease.errors import LedgerUnavailable, ProviderError, ProviderFacts, ProviderThrottled, ProviderUnavailable
 from gpulease.ports import Capabilities, Clock, InstanceRequest, Log, NetworkRequest, Once, Provider, Ref, SharedReads
 
 T = TypeVar("T")
@@ -109,13 +109,18 @@ class GuardedProvider:
             self._failed(region, error)
             raise
         except ProviderThrottled as error:
-            self._answered(region)
             if error.facts.status != 429:
+                # Another worker is reading the same; no call was made.
+                self._unsent(region)
                 raise
+            self._answered(region)
             pause = self._pause_from_now(error.facts.retry_after_seconds)
             raise ProviderThrottled(_waiting(error.facts, pause.left(self._clock.now()))) from error
-        except BaseException:
+        except ProviderError:
             self._answered(region)
+            raise
+        except BaseException:
+            self._unsent(region)
             raise
         self._answered(region)
         return value
@@ -147,6 +152,10 @@ class GuardedProvider:
         if after.open_until is not None:
             facts = {"provider": self.name, "account": self.account, "region": region}
             self._log.warning("circuit_open", **facts, seconds=after.open_for.total_seconds(), reason=str(error))
+
+    def _unsent(self, region: str) -> None:
+        with self._lock:
+            self._circuits[region] = unsent(self._circuits[region])
 
     def _answered(self, region: str) -> None:
         with self._lock:
