@@ -5,6 +5,7 @@ the same history. A call spends its own time without holding up the others, as c
 """
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from gpulease_local.asl import TaskReply, VirtualClock
 from gpulease_local.deps import Account, EngineWorkflows, FixedSecrets, LocalProviders
 from gpulease_local.sim_transport import SimTransport
 from gpulease_local.stack import Stack, World, repository
-from gpulease_local.template import read_template
+from gpulease_local.template import Template, read_template
 from gpulease_local.world import DepsClock, OpenPorts, SeededIds
 
 START = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
@@ -32,6 +33,12 @@ DEPLOYMENT = "simulated0"
 OWNER = "arn:aws:iam::111122223333:user/simulated"
 
 Fire = Callable[[], None]
+
+
+@functools.cache
+def _template() -> Template:
+    """Read once per process: to parse it takes longer than many a simulated life."""
+    return read_template(repository() / "template.yaml")
 
 
 class Silent:
@@ -108,7 +115,7 @@ class VirtualStack:
             seed=self.seed,
             wrap_invoke=lambda invoke: self._taking_time(self.wrap_invoke(invoke)),
         )
-        self.stack = Stack(read_template(repository() / "template.yaml"), world)
+        self.stack = Stack(_template(), world)
         self._give_functions_a_world_of_their_own(world)
         self.engine = self.stack.engine
         self._in_call = False
