@@ -94,7 +94,7 @@ def test_a_loop_without_an_end_is_reported(running: tuple[CaseWorld, str]) -> No
     world, _ = running
     world.stack.engine.call_every(10.0, lambda: _call(world, "GET", "/instances"), first_after=10.0)
 
-    with pytest.raises(AssertionError, match=r"\d{3} provider calls in an hour after everything had ended"):
+    with pytest.raises(AssertionError, match=r"\d{3} provider calls in half an hour after everything had ended"):
         world.assert_right_at_the_end()
 
 

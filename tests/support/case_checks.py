@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 CALLS_PER_MINUTE_AND_LEASE = 60
 SHORTEST_PAUSE_SECONDS = 3.0
 """Between two calls that change one and the same thing."""
-QUIET_READS_PER_HOUR = 200
-"""After everything has come to its end only a periodic inventory may read."""
+QUIET_READS = 100
+"""In the quiet half hour. After everything has come to its end only a periodic inventory may read."""
 MUST_NAME = {
     "attempt_failed": ("provider", "region", "reason"),
     "delete_refused": ("provider", "region", "reason", "resource_id"),
@@ -26,7 +26,7 @@ MUST_NAME = {
 def problems_of(
     world: "CaseWorld", *, since: int, twins: int, still: tuple[str, ...], may_log: tuple[str, ...]
 ) -> list[str]:
-    """Everything that is wrong now. `since`: number of the first call of the quiet hour."""
+    """Everything that is wrong now. `since`: number of the first call of the quiet half hour."""
     return [
         *books_differ(world),
         *world.wrong_claims,
@@ -116,8 +116,8 @@ def calls_after_the_end(world: "CaseWorld", since: int) -> Iterator[str]:
     writes = [f"{call.method} {call.path}" for call in late if call.method != "GET"]
     if writes:
         yield f"changes after everything had ended: {writes[:5]}"
-    if len(late) > QUIET_READS_PER_HOUR:
-        yield f"{len(late)} provider calls in an hour after everything had ended"
+    if len(late) > QUIET_READS:
+        yield f"{len(late)} provider calls in half an hour after everything had ended"
 
 
 def _is_catalogue(path: str) -> bool:

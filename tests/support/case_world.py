@@ -39,7 +39,7 @@ ONE_METAL: Mapping[str, Any] = {
     "plan_kinds": ["bare_metal"],
     "gpu_count": 4,
 }
-QUIET_SECONDS = 3600.0
+QUIET_SECONDS = 1800.0
 SCOPES = pytest.mark.parametrize("scope", ["owner", "lease"])
 """A network shared by all leases of its owner, or the lease's own."""
 
@@ -328,7 +328,7 @@ class CaseWorld:
     def assert_right_at_the_end(
         self, *, twins_made_by_the_provider: int = 0, still: tuple[str, ...] = (), may_log: tuple[str, ...] = ()
     ) -> None:
-        """The checks that hold at the end of every case, after an hour in which nothing more may happen.
+        """The checks that hold at the end of every case, after half an hour in which nothing more may happen.
 
         `twins_made_by_the_provider`: machines that the provider made beside the one asked for. `still`: leases that
         are rightly on their way still. `may_log`: error lines that belong to the case.
