@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,9 +82,13 @@ class Options:
 class LocalServer:
     """A started server. `run` moves it until told to stop; `close` ends it and frees the folder."""
 
-    def __init__(self, options: Options, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: Options, env: Mapping[str, str], show: Callable[[str], None] = lambda line: None
+    ) -> None:
+        """`show`: where a line goes that somebody must read."""
         _check(options)
         self.options = options
+        self._show = show
         home = options.home or home_of(env)
         self.public_folder = private_folder(options.data_dir or home / "local")
         self.folder = private_folder(self.public_folder / _folder_name(options))
@@ -144,9 +148,10 @@ class LocalServer:
             ids=ids,
             secrets=side.secrets,
             probe=side.probe,
-            notifier=LogAlarms(log),
+            notifier=LogAlarms(log, show=self._show),
             log=log,
-            policy=Policy(deployment=deployment),
+            # Whoever holds this computer's token is the one who pays.
+            policy=Policy(deployment=deployment, admins=frozenset({f"local:{getpass.getuser()}"})),
             store=store,
             seed=options.seed,
             workers=WORKERS,
@@ -265,7 +270,9 @@ def main(
     )
     target = sys.stdout if out is None else out
     try:
-        server = LocalServer(options, os.environ if env is None else env)
+        server = LocalServer(
+            options, os.environ if env is None else env, lambda line: print(line, file=target, flush=True)
+        )
     except KeyboardInterrupt:
         return 130
     except (ServerRefused, HomeRefused, TemplateRefused, DefinitionRefused, GpuleaseError) as error:

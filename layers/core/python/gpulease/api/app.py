@@ -20,6 +20,7 @@ from gpulease.api.caller import caller_of
 from gpulease.api.catalogue import CatalogueReader
 from gpulease.api.openapi import PUBLIC_PATHS, Document
 from gpulease.api.problems import FieldError, Problem, field_errors, invalid, unavailable
+from gpulease.api.routes_doctor import SweepNow, doctor_router
 from gpulease.api.routes_leases import leases_router
 from gpulease.api.routes_meta import meta_router
 from gpulease.api.routes_offers import offers_router
@@ -95,11 +96,12 @@ class Api(APIGatewayHttpResolver):
         )
 
 
-def create_app(deps: Deps) -> APIGatewayHttpResolver:
-    """The API over these dependencies. Uses none of them before the first request."""
+def create_app(deps: Deps, sweep: SweepNow | None = None) -> APIGatewayHttpResolver:
+    """The API over these dependencies. Uses none of them before the first request. `sweep`: what `/v1/sweep` does."""
     app, catalogue, document = Api(deps), CatalogueReader(deps), Document()
     app.include_router(leases_router(deps, catalogue))
     app.include_router(offers_router(deps, catalogue))
+    app.include_router(doctor_router(deps, sweep))
     app.include_router(meta_router(deps, catalogue, document))
     document.describes(app)
     _handle_errors(app)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 from gpulease.domain.model import Instant, Model
@@ -32,7 +31,9 @@ RELEASE_OVERDUE = timedelta(seconds=MAX_PAUSE_SECONDS + 60)
 
 _KINDS = "|".join(kind.value for kind in ResourceKind)
 # A lease, or the holder of a shared network.
-_NAME = re.compile(rf"(?P<lease>[ln]-[a-z2-7]{{12}})\.(?P<kind>{_KINDS})\.(?P<attempt>[1-9][0-9]{{0,3}})(\.[0-9]{{1,4}})?")
+_NAME = re.compile(
+    rf"(?P<lease>[ln]-[a-z2-7]{{12}})\.(?P<kind>{_KINDS})\.(?P<attempt>[1-9][0-9]{{0,3}})(\.[0-9]{{1,4}})?"
+)
 
 
 class Unowned(Model):
@@ -110,16 +111,6 @@ def named_by(marker: str, deployment: str) -> Named | None:
     return Named(found["lease"], ResourceKind(found["kind"]), int(found["attempt"]), found[0])
 
 
-class Group(StrEnum):
-    """Where something stands, for people."""
-
-    HELD = "held"
-    RELEASING = "releasing"
-    UNOWNED = "unowned"
-    LOST = "lost"
-    EXEMPT = "exempt"
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """One complete look at one account and region."""
@@ -147,8 +138,34 @@ class Judgement:
     """Leases with something on its way out that nobody works on."""
     held: int = 0
     releasing: int = 0
-    new: tuple[Unowned, ...] = field(default=())
+    new: tuple[Unowned, ...] = ()
     """Seen unowned for the first time."""
+
+
+@dataclass
+class SweepReport:
+    """What one sweep did, as numbers, and as sentences for people."""
+
+    dry_run: bool = False
+    places: int = 0
+    complete: int = 0
+    incomplete: int = 0
+    skipped: int = 0
+    """Looked at by somebody else less than a minute ago."""
+    left: int = 0
+    """Not reached in time; first in the next run."""
+    held: int = 0
+    releasing: int = 0
+    watching: int = 0
+    exempt: int = 0
+    taken_up: int = 0
+    lost: int = 0
+    failed: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """The numbers alone."""
+        return {name: value for name, value in vars(self).items() if type(value) is int}
 
 
 def judge(look: Look, rows: Iterable[Resource], before: SweepState) -> Judgement:

@@ -6,7 +6,6 @@ and ends in time; the next one goes on with the rest.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gpulease.domain.event import Fact
@@ -17,6 +16,7 @@ from gpulease.domain.sweep import (
     Judgement,
     Look,
     Missing,
+    SweepReport,
     SweepState,
     Unowned,
     in_turn,
@@ -39,35 +39,18 @@ MOST_CONFIRMATIONS = 50
 """Of one place and run: each is two calls. The rest follows five minutes later."""
 
 
-@dataclass
-class Report:
-    """What one sweep did, as numbers, and as sentences for people."""
-
-    dry_run: bool = False
-    places: int = 0
-    complete: int = 0
-    incomplete: int = 0
-    skipped: int = 0
-    """Looked at by somebody else less than a minute ago."""
-    left: int = 0
-    """Not reached in time; first in the next run."""
-    held: int = 0
-    releasing: int = 0
-    watching: int = 0
-    exempt: int = 0
-    taken_up: int = 0
-    lost: int = 0
-    failed: int = 0
-    lines: list[str] = field(default_factory=list)
-
-    def counts(self) -> dict[str, int]:
-        """The numbers alone."""
-        return {name: value for name, value in vars(self).items() if type(value) is int}
+NOW_TIME_LIMIT = timedelta(seconds=12)
+"""Of a sweep that somebody waits for; the gateway gives an answer 30 s. The schedule goes on with what is left."""
 
 
-def run(deps: Deps, *, dry_run: bool = False, time_limit: timedelta = TIME_LIMIT) -> Report:
+def run_now(deps: Deps, dry_run: bool) -> SweepReport:
+    """A sweep on somebody's word."""
+    return run(deps, dry_run=dry_run, time_limit=NOW_TIME_LIMIT)
+
+
+def run(deps: Deps, *, dry_run: bool = False, time_limit: timedelta = TIME_LIMIT) -> SweepReport:
     """Look at every place where something was ever asked for. `dry_run`: only look, and say what would be done."""
-    report = Report(dry_run=dry_run)
+    report = SweepReport(dry_run=dry_run)
     started = deps.clock.now()
     shared: dict[str, tuple[Once, datetime]] = {}
     states = in_turn(deps.sweeps.states())
@@ -87,7 +70,7 @@ class _Place:
     """One account and region in one run. `read_at`: when the first list that places share may have been read."""
 
     def __init__(
-        self, deps: Deps, state: SweepState, once: Once, read_at: datetime, deadline: datetime, report: Report
+        self, deps: Deps, state: SweepState, once: Once, read_at: datetime, deadline: datetime, report: SweepReport
     ) -> None:
         self._deps = deps
         self._state = state
