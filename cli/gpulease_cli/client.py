@@ -1,8 +1,8 @@
 """The HTTP API as a class; also the Python SDK: `Client("http://127.0.0.1:8765", token)`.
 
 Invariants: the token is in no error, log or repr and is never sent on to another address (redirects are refused).
-A POST is repeated only under one Idempotency-Key, so a lost answer cannot rent twice. Nothing is repeated that was
-refused.
+A POST is repeated only under one Idempotency-Key, so a lost answer cannot rent twice, or where twice does no harm.
+Nothing is repeated that was refused.
 """
 
 import http.client
@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from gpulease_cli import __version__
 from gpulease_cli.clock import Clock, WallClock
+from gpulease_cli.doctor_views import DoctorView, SweepView
 from gpulease_cli.text import clean
 from gpulease_cli.views import EventsPage, EventView, Json, LeaseView, OffersView
 
@@ -145,6 +146,14 @@ class Client:
     def offers(self, query: Query = ()) -> OffersView:
         """What can be rented. `query`: fields of the lease's spec; a field may come several times."""
         return OffersView.read(self._object("GET", "/v1/offers", query))
+
+    def doctor(self, *, live: bool = True) -> DoctorView:
+        """Ledger and provider side by side. `live=False`: as the last sweep saw it."""
+        return DoctorView.read(self._object("GET", "/v1/doctor", [] if live else [("live", "false")]))
+
+    def sweep(self, *, dry_run: bool = False) -> SweepView:
+        """Sweep now (admins). Safe to repeat."""
+        return SweepView.read(self._object("POST", "/v1/sweep", [("dry_run", "true")] if dry_run else []))
 
     def health(self) -> Json:
         return self._object("GET", "/v1/health")

@@ -21,6 +21,8 @@ _COMMANDS = {
     "show": "Show everything about one lease.",
     "events": "Show what happened to a lease.",
     "down": "Give machines back and wait until they are gone.",
+    "doctor": "Compare what is held with what the providers show.",
+    "sweep": "Give back now what is in nobody's hands.",
     "local": "Run gpulease on this computer, without AWS.",
     "simulate": "Run many whole lifecycles in virtual time.",
     "simulator": "Run a simulated provider.",
