@@ -81,6 +81,33 @@ def test_a_network_deleted_by_hand_beside_its_machine_leaves_a_warning(world: Sw
     assert (row.state, row.release_note) == (ResourceState.RELEASED, "lost")
 
 
+def test_a_shared_network_deleted_by_hand_is_told_to_all_who_use_it_and_made_anew_for_the_next(
+    world: SweepWorld,
+) -> None:
+    shared = {**ONE_VM, "private_network": "preferred", "network_scope": "owner"}
+    leases = [_running(world, **shared) for _ in range(2)]
+    [network] = world.billed("vpc")
+    headers = {"Authorization": "Bearer theirs", "Content-Type": "application/json"}
+    body = json.dumps({"vpc_id": network.id}).encode()
+    for each in leases:
+        path = f"/instances/{world.machine_of(each).provider_id}/vpcs/detach"
+        world.cloud.handle("POST", path, {}, headers, body)
+    world.run_for(150)
+    answer = world.cloud.handle("DELETE", f"/vpcs/{network.id}", {}, headers, b"")
+    assert answer.status == 204, answer
+
+    world.run_for(2 * R_SECONDS)
+
+    for each in leases:
+        assert world.lease(each).state is RUNNING
+        assert "was deleted outside of gpulease" in world.lease(each).warnings[0]
+        assert len(world.events(each, "resource_lost")) == 1
+    third = _running(world, **shared)
+    [anew] = world.billed("vpc")
+    assert anew.id != network.id
+    assert world.lease(third).warnings == ()
+
+
 def test_a_list_that_is_empty_by_mistake_ends_nothing(world: SweepWorld) -> None:
     leases = [_running(world) for _ in range(2)]
     empty = '{"instances": [], "meta": {"total": 0, "links": {"next": "", "prev": ""}}}'

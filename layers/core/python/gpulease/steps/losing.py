@@ -13,6 +13,7 @@ from gpulease.domain.release import released
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.domain.sweep import Missing
 from gpulease.domain.transitions import cancel, event, reopen, to_release
+from gpulease.errors import LeaseNotFound
 from gpulease.ports import Deps, Provider
 from gpulease.steps.base import ref_of
 from gpulease.steps.facts import adopt
@@ -84,7 +85,23 @@ def _go_without(deps: Deps, record: LeaseRecord, resource: Resource, since: str)
     told = event(lease.id, now, "resource_lost", warning, "warning", **_facts(resource, Reason.LOST))
     warned = lease.model_copy(update={"warnings": tuple(dict.fromkeys((*lease.warnings, warning))), "updated_at": now})
     gone = released(resource, now, "lost")
+    for member in lease.members:
+        _warn(deps, member.partition(".")[0], warning, resource)
     deps.ledger.commit(Change(lease_id=lease.id, lease=warned, resources=(gone,), events=(told,), epoch=lease.epoch))
+
+
+def _warn(deps: Deps, lease_id: str, warning: str, resource: Resource) -> None:
+    """Tell a lease whose machine shares the network. Before the network is closed, so that nobody is left out."""
+    try:
+        lease = deps.ledger.load(lease_id).lease
+    except LeaseNotFound:
+        return
+    if warning in lease.warnings or lease.state in (LeaseState.RELEASING, LeaseState.RELEASED):
+        return
+    now = deps.clock.now()
+    warned = lease.model_copy(update={"warnings": (*lease.warnings, warning), "updated_at": now})
+    told = event(lease.id, now, "resource_lost", warning, "warning", **_facts(resource, Reason.LOST))
+    deps.ledger.commit(Change(lease_id=lease.id, lease=warned, events=(told,), epoch=lease.epoch))
 
 
 def _facts(resource: Resource, reason: Reason) -> dict[str, str]:

@@ -16,6 +16,7 @@ from gpulease.errors import (
     ProviderUnavailable,
 )
 from gpulease.ports import Deps, Provider
+from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current
 from gpulease.steps.starting import go_on, start_overdue_release
 
@@ -50,7 +51,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
             break
         provider = deps.providers.get(candidates[0].provider)
         try:
-            attempt = _look(lease, candidates[0], provider, now)
+            attempt = _look(lease, candidates[0], provider, now, deps)
         except (ProviderUnavailable, ProviderThrottled) as error:
             if isinstance(error, ProviderThrottled) and error.reason == ProviderThrottled.reason:
                 raise
@@ -76,13 +77,14 @@ def _place(offer: Offer) -> str:
     return f"{offer.provider}/{offer.region}"
 
 
-def _look(lease: Lease, offer: Offer, provider: Provider, now: datetime) -> Attempt:
+def _look(lease: Lease, offer: Offer, provider: Provider, now: datetime, deps: Deps) -> Attempt:
     """An open attempt, or one that ended before anything was asked for: out of stock, or too dear by now."""
     deadline = now + timedelta(seconds=provider.ready_deadline_seconds(offer))
     attempt = Attempt(number=len(lease.attempts) + 1, offer=offer, started_at=now, ready_deadline=deadline)
     try:
         live = provider.live(offer)
     except ProviderAuthFailed as error:
+        alarms.auth_failed(deps, provider.account, error)
         return _ruled_out(attempt, now, Reason.AUTH_FAILED, str(error))
     except ProviderRejected as error:
         return _ruled_out(attempt, now, Reason.REJECTED, str(error))
