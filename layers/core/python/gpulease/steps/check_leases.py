@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from gpulease.domain.lease import LeaseKind, LeaseState, Reason
 from gpulease.domain.next_step import expires_at
 from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.resource import ResourceState
+from gpulease.domain.resource import ResourceKind, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
-from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded
+from gpulease.errors import LeaseConflict, LeaseSuperseded
 from gpulease.ports import Deps
 from gpulease.steps.shared_network import check_members
 from gpulease.steps.starting import go_on, start_overdue_release, start_release, workflow_name
@@ -22,6 +22,8 @@ MACHINE_OF_STATE = {
     LeaseState.PROVISIONING: "provision",
     LeaseState.RELEASING: "release",
 }
+GRACE = timedelta(minutes=15)
+"""After an attempt's last deadline; its workflow acts within one poll of it when it can act at all."""
 TIME_LIMIT = timedelta(seconds=40)
 """Stop taking up leases after this; the next minute goes on with the most overdue."""
 
@@ -38,7 +40,7 @@ def run(deps: Deps) -> dict[str, int]:
         except (LeaseConflict, LeaseSuperseded):
             # Somebody else moved the lease on while we looked: it will be due again by its new time.
             continue
-        except GpuleaseError as error:
+        except Exception as error:  # whatever it is, the leases after this one must be looked at
             deps.log.error("check_failed", lease_id=lease_id, error=type(error).__name__, reason=str(error))
             counts["failed"] += 1
             continue
@@ -59,6 +61,11 @@ def check(lease_id: str, deps: Deps) -> str:
         deps.ledger.commit(cancel(record, now=now, reason=Reason.EXPIRED, detail="its maximum duration is over"))
         start_release(deps.ledger.load(lease_id), deps)
         return "expired"
+    if _is_given_up_on(record, now):
+        detail = "its workflow could not end it by its deadline"
+        deps.ledger.commit(cancel(record, now=now, reason=Reason.NOT_READY_IN_TIME, detail=detail))
+        start_release(deps.ledger.load(lease_id), deps)
+        return "expired"
     restarted = start_overdue_release(record, deps, now)
     if lease.kind is LeaseKind.NETWORK and lease.state is LeaseState.RUNNING:
         check_members(record, deps)
@@ -71,6 +78,15 @@ def check(lease_id: str, deps: Deps) -> str:
         Change(lease_id=lease_id, lease=lease.model_copy(update={"next_check_at": _next_check(record, now)}))
     )
     return "restarted" if restarted else ""
+
+
+def _is_given_up_on(record: LeaseRecord, now: datetime) -> bool:
+    """Whether a machine is so late that its own workflow must be unable to see it: a fault in a step must not cost a
+    machine that is never handed over."""
+    attempt = record.lease.attempt if record.lease.state is LeaseState.PROVISIONING else None
+    if attempt is None or not record.of_kind(ResourceKind.INSTANCE, attempt.number):
+        return False
+    return now >= max(attempt.ready_deadline, attempt.network_deadline or attempt.ready_deadline) + GRACE
 
 
 def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps) -> None:

@@ -10,7 +10,7 @@ from math import ceil
 
 from gpulease.domain.event import Event
 from gpulease.domain.gate import Lane
-from gpulease.domain.lease import Attempt, LeaseState, Reason
+from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import (
     Rate,
@@ -48,6 +48,7 @@ SEARCH_PAUSE_SECONDS = 3
 SHUT_PATIENCE = timedelta(seconds=60)
 """A region that does not answer is waited for so long before another offer is tried."""
 SHUT_PAUSE_SECONDS = 15
+STOOD_STILL = timedelta(seconds=30)
 STALE_AFTER = timedelta(seconds=30)
 """An intent so old is never sent: somebody else may have closed it by now."""
 _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
@@ -79,10 +80,15 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     intent = _intent(record, attempt, provider, deps)
     # First of all: should everything after this be lost, the sweep still looks there.
     deps.sweeps.note_place(intent.account, intent.region)
+    late = _with_fresh_deadline(record, attempt, intent.intended_at)
     try:
         deps.ledger.commit(
             Change(
-                lease_id=command.lease_id, resources=(intent,), events=(_asked(intent, attempt),), epoch=command.epoch
+                lease_id=command.lease_id,
+                lease=late,
+                resources=(intent,),
+                events=(_asked(intent, attempt),),
+                epoch=command.epoch,
             )
         )
     except LeaseConflict:
@@ -90,7 +96,19 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("unknown")
     if deps.clock.now() - intent.intended_at > STALE_AFTER:
         return Outcome("unknown")
+    if late is not None:
+        record = load_current(command, deps, LeaseState.PROVISIONING)
     return _send(record, attempt, intent, provider, deps, network_id)
+
+
+def _with_fresh_deadline(record: LeaseRecord, attempt: Attempt, now: datetime) -> Lease | None:
+    """The lease with its attempt counted from now, when the workflow stood still since the offer was chosen: a machine
+    asked for must have its whole time to boot, or its first hour is paid for nothing. None = it did not."""
+    if now - attempt.begun_at < STOOD_STILL:
+        return None
+    time_to_boot = attempt.ready_deadline - attempt.begun_at
+    begun = attempt.model_copy(update={"create_slot_at": now, "ready_deadline": now + time_to_boot})
+    return with_attempt(record.lease, begun)
 
 
 def _wait_for_turn(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Deps) -> Outcome | None:
