@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from gpulease.domain.record import LeaseRecord
-from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, ResourceState
+from gpulease.domain.resource import CREATED, ReleaseProgress, Resource, ResourceKind, ResourceState
 
 FIRST_PAUSE_SECONDS = 5.0
 PAUSE_GROWTH = 1.5
@@ -134,6 +134,14 @@ def may_close_intent(
     """Whether an intent whose marker is found nowhere may be closed as "never appeared" (law 2)."""
     sent = resource.create_sent_at or resource.intended_at
     return now >= sent + timedelta(seconds=create_timeout_seconds + window_seconds)
+
+
+def may_be_hidden(resource: Resource, now: datetime, *, create_timeout_seconds: float, window_seconds: float) -> bool:
+    """Whether it may exist although nothing shows it: so fresh that reads need not know it, and none has yet (C04)."""
+    if resource.status != CREATED:
+        return False
+    sent = (resource.create_sent_at or resource.intended_at) + timedelta(seconds=create_timeout_seconds)
+    return now < min(resource.held_at or sent, sent) + timedelta(seconds=window_seconds)
 
 
 def released(resource: Resource, now: datetime, note: str) -> Resource:

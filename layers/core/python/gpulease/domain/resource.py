@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from gpulease.domain.model import Instant, Model, Usd
 
+CREATED = "created"
+"""Status of a resource that a create call or a search told us of and no read by id has shown yet."""
+
 
 class ResourceKind(StrEnum):
     INSTANCE = "instance"

@@ -6,14 +6,12 @@ from functools import partial
 
 from gpulease.domain.observation import Observation
 from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.resource import Resource, ResourceState
+from gpulease.domain.resource import CREATED, Resource, ResourceState
 from gpulease.domain.transitions import event, reopen
 from gpulease.ports import Deps
 from gpulease.steps.base import record_fact
 from gpulease.steps.starting import start_release
 
-CREATED = "created"
-"""Status of a resource that a create call or a search told us of and no read by id has shown yet."""
 EARLIEST_CREATION = timedelta(minutes=5)
 """A provider's clock may be behind ours by so much before its creation time is not believed."""
 

@@ -17,6 +17,7 @@ from gpulease.domain.release import (
     absent_once_more,
     delete_sent,
     is_proven_gone,
+    may_be_hidden,
     may_close_intent,
     needs_alarm,
     next_to_release,
@@ -25,7 +26,7 @@ from gpulease.domain.release import (
     seen_again,
     should_delete_now,
 )
-from gpulease.domain.resource import ReleaseProgress, Resource, ResourceKind, ResourceState
+from gpulease.domain.resource import CREATED, ReleaseProgress, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import event
 from gpulease.errors import (
     LedgerUnavailable,
@@ -47,6 +48,8 @@ class Learned:
     """What one turn found out about a resource."""
 
     absent: bool = False
+    hidden: bool = False
+    """Not shown, and too fresh for that to mean anything. A delete that finds nothing means nothing then, either."""
     seen: Observation | None = None
     delete_sent: bool = False
     delete_accepted: bool = False
@@ -112,18 +115,24 @@ def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, de
             # The first turn deletes without looking: the machine is billed while we look.
             seen = _still_listed(resource, progress, provider, deps) or provider.observe(ref_of(resource))
             if isinstance(seen, Absent):
-                return _confirm_absence(resource, provider, deps)
-            learned = Learned(seen=seen)
+                learned = _confirm_absence(resource, provider, deps)
+                if not (learned.absent and _may_be_hidden(resource, provider, now)):
+                    return learned
+                learned = Learned(hidden=True)
+            else:
+                learned = Learned(seen=seen)
         deleting = learned.seen is not None and learned.seen.condition is Condition.DELETING
-        if should_delete_now(progress, now, seen_deleting=deleting):
+        if learned.hidden or should_delete_now(progress, now, seen_deleting=deleting):
             learned = replace(learned, delete_sent=True)
             provider.destroy(ref_of(resource))
-            learned = replace(learned, delete_accepted=True)
+            learned = replace(learned, delete_accepted=not learned.hidden)
     except ProviderError as error:
         refused = isinstance(error, ProviderBusy)
         return replace(
             learned,
-            delete_unclear=learned.delete_sent and isinstance(error, ProviderUnavailable | ProviderUnexpected),
+            delete_unclear=learned.delete_sent
+            and not learned.hidden
+            and isinstance(error, ProviderUnavailable | ProviderUnexpected),
             error=str(error) if not refused else error.facts.message,
             error_reason=error.reason,
             error_status=error.facts.status,
@@ -139,6 +148,21 @@ def _still_listed(resource: Resource, progress: ReleaseProgress, provider: Provi
         return None
     found = listed(deps, provider, resource, after=progress.last_taken_at)
     return next((seen for seen in found if seen.provider_id == resource.provider_id), None)
+
+
+def _first_shown(resource: Resource, learned: Learned) -> bool:
+    """Whether this is the first read ever that shows it, and not on its way out."""
+    shown = learned.seen is not None and learned.seen.condition is not Condition.DELETING
+    return shown and resource.status == CREATED
+
+
+def _may_be_hidden(resource: Resource, provider: Provider, now: datetime) -> bool:
+    return may_be_hidden(
+        resource,
+        now,
+        create_timeout_seconds=provider.capabilities.create_timeout_seconds,
+        window_seconds=provider.visibility_window_seconds,
+    )
 
 
 def _search(resource: Resource, provider: Provider, deps: Deps) -> Learned:
@@ -187,6 +211,9 @@ def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Lear
             "last_error": learned.error[:300],
         }
     )
+    if learned.hidden or _first_shown(resource, learned):
+        # An earlier delete may have found nothing there: it is not one that was carried out.
+        progress = progress.model_copy(update={"last_taken_at": None, "repeats": 0})
     if learned.delete_sent:
         progress = delete_sent(progress, now, accepted=learned.delete_accepted, unclear=learned.delete_unclear)
     alarm = needs_alarm(progress, now)

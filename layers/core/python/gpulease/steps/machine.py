@@ -14,13 +14,13 @@ from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import PlanKind
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import ABSENCES_NEEDED, may_close_intent
-from gpulease.domain.resource import Resource, ResourceKind, ResourceState, resource_id
+from gpulease.domain.resource import CREATED, Resource, ResourceKind, ResourceState, resource_id
 from gpulease.domain.transitions import event
 from gpulease.errors import ProviderAuthFailed, ProviderError, ProviderThrottled
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import fail_attempt, ref_of, waiting_for
-from gpulease.steps.facts import CREATED, adopt
+from gpulease.steps.facts import adopt
 from gpulease.steps.observing import find, observe, throttled_pause_seconds
 
 
