@@ -72,6 +72,23 @@ def test_c01_a_machine_that_shows_up_after_the_request_was_given_up_is_destroyed
     world.assert_right_at_the_end()
 
 
+@pytest.mark.parametrize("max_attempts", [1, 3], ids=["given-up", "tried-again"])
+def test_c01_a_machine_that_shows_up_long_after_the_window_is_destroyed_within_two_sweeps(
+    world: CaseWorld, max_attempts: int
+) -> None:
+    world.machine(1, list_lag_seconds=400, get_lag_seconds=400)
+    world.cloud.faults.add(Fault(method="POST", path="/instances", times=1, delay_seconds=30, status=504, html=True))
+
+    lease_id = world.up(**ONE_VM, max_attempts=max_attempts)
+    world.until(lease_id, RELEASED if max_attempts == 1 else RUNNING, within=900)
+    world.at(400 + 2 * R_SECONDS)
+
+    late = world.ours("instance")[0]
+    assert world.gone_at(late.id) <= 400 + 2 * R_SECONDS
+    assert len(world.billed("instance")) == (0 if max_attempts == 1 else 1)
+    world.assert_right_at_the_end()
+
+
 def test_c02_worker_dies_three_times_between_create_and_writing_the_id(world: CaseWorld) -> None:
     killed = world.fail_commits(_first_sight_of_id, lambda: Killed("Sandbox.Timedout"), carried_out=False, times=3)
     intents: list[bool] = []
@@ -131,6 +148,33 @@ def test_c04_a_machine_that_stays_invisible_fails_after_one_more_lookup_by_marke
     assert failed_at >= V_SECONDS
     assert [call for call in world.calls("GET", "/instances", since=V_SECONDS) if call.at <= failed_at]
     assert len(world.calls("POST", "/instances")) == 1
+    world.assert_right_at_the_end()
+
+
+@pytest.mark.parametrize("cancelled_at", [1, 30, 55])
+def test_c04_cancelled_while_the_machine_cannot_be_seen_yet(world: CaseWorld, cancelled_at: float) -> None:
+    world.machine(get_lag_seconds=60, list_lag_seconds=60, active_seconds=65)
+
+    lease_id = world.up()
+    world.at(cancelled_at)
+    world.down(lease_id)
+    world.until(lease_id, RELEASED, within=600)
+
+    [machine] = world.ours("instance")
+    assert world.gone_at(machine.id) <= 70 + 60
+    world.assert_right_at_the_end()
+
+
+def test_c04_a_machine_that_becomes_visible_after_it_was_given_up_is_destroyed(world: CaseWorld) -> None:
+    world.machine(get_lag_seconds=600, list_lag_seconds=600)
+
+    lease_id = world.up()
+    world.at(590)
+    assert world.lease(lease_id).reason is Reason.LOST
+    world.at(600 + 2 * R_SECONDS)
+
+    [machine] = world.ours("instance")
+    assert world.gone_at(machine.id) <= 600 + 2 * R_SECONDS
     world.assert_right_at_the_end()
 
 
