@@ -1,7 +1,7 @@
 """All measurements, one after the other: `make bench`, or `python -m bench NAME …` for some.
 
 Each is a module `bench/bench_<name>.py` with its own docstring, and runs in a process of its own, so that one does not
-warm up the next. Machines are noisy: compare figures of one run, not of two. Some need more and have a make target of their own.
+warm up the next. Machines are noisy: compare figures of one run, not of two. Some have a make target of their own.
 """
 
 import subprocess

@@ -3,7 +3,6 @@
 from typing import Any
 
 from gpulease.domain.lease import LeaseState, Reason
-
 from gpulease_local.asl import TaskReply, TransitionEvent
 from gpulease_local.simulate.virtual import Invoke, VirtualStack
 
