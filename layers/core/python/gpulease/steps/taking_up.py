@@ -3,7 +3,7 @@ names, and `release` gives it back as it gives back everything else. Nothing her
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from gpulease.domain.lease import Lease, LeaseState, Reason
@@ -19,6 +19,8 @@ from gpulease.steps.base import FACT_TRIES
 from gpulease.steps.facts import note_created
 from gpulease.steps.starting import start_release
 
+FOUNDLING_WAITS = timedelta(days=1)
+"""How long a lease made for a found thing waits for its row, before it is closed as having nothing."""
 UNOWNED_OWNER = "system:unowned"
 """Of leases made for things whose own lease is not in the ledger."""
 
@@ -73,8 +75,8 @@ def _make_foundling(deps: Deps, provider: Provider, named: Named) -> None:
         reason=Reason.LOST,
         reason_detail=detail,
         waiting_for="everything to be given back",
-        # Should this die before the row and the start, `check_leases` goes on.
-        next_check_at=now + CHECK_WORKFLOW_EVERY,
+        # Should this die before its row is written, the next sweep writes it; nobody may close the lease before that.
+        next_check_at=now + FOUNDLING_WAITS,
     )
     try:
         deps.ledger.create_lease(lease, [event(lease.id, now, "lease_found", detail, "warning")])
@@ -107,7 +109,12 @@ def _add_row(deps: Deps, provider: Provider, record: LeaseRecord, seen: Observat
     )
     text = f"{found.kind} {found.provider_id} carries our marker and nobody holds it; it is being given back"
     told = event(record.lease.id, now, "unowned_found", text, "warning", resource_id=found.id)
-    deps.ledger.commit(replace(reopen(record, found, now=now), events=(told,)))
+    change = replace(reopen(record, found, now=now), events=(told,))
+    if change.lease is None:
+        soon = now + CHECK_WORKFLOW_EVERY
+        due = record.lease.next_check_at
+        change = replace(change, lease=record.lease.model_copy(update={"next_check_at": min(due or soon, soon)}))
+    deps.ledger.commit(change)
     start_release(deps.ledger.load(named.lease_id), deps, f"found{len(record.resources)}")
 
 
