@@ -40,7 +40,8 @@ def test_options_become_the_fields_of_the_api(cli: Cli, api: FakeApi) -> None:
         *("up", "--gpu", "A100,H100", "--gpu", "L40S", "--count", "2", "--min-gpu-memory", "40"),
         *("--min-vcpus", "8", "--min-memory", "64", "--min-disk", "200", "--provider", "vultr", "--region", "ewr,ams"),
         *("--plan", "vcg-a100-12c", "--kind", "vm", "--spot", "any", "--max-price", "$2.50"),
-        *("--private-network", "preferred", "--ssh-key", "ssh-ed25519 AAAA me", "--start-script", "setup.sh"),
+        *("--private-network", "preferred", "--network-scope", "lease"),
+        *("--ssh-key", "ssh-ed25519 AAAA me", "--start-script", "setup.sh"),
         *("--image", "ubuntu-24.04", "--label", "team=vision", "--label", "run=7", "--max-duration", "2h"),
         *("--max-attempts", "3", "--name", "train", "--idempotency-key", "mine"),
     )
@@ -61,6 +62,7 @@ def test_options_become_the_fields_of_the_api(cli: Cli, api: FakeApi) -> None:
         "spot": "any",
         "max_price_per_hour_usd": "2.50",
         "private_network": "preferred",
+        "network_scope": "lease",
         "ssh_keys": ["ssh-ed25519 AAAA me"],
         "start_script": "#!/bin/sh\n",
         "image": "ubuntu-24.04",
