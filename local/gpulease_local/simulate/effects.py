@@ -198,7 +198,9 @@ class Effects:
         path: str = "",
         machine_create: bool = False,
     ) -> Any:
-        """One effect."""
+        """One effect. What no function has (filling the price lists before the start) is left alone."""
+        if not self._function:
+            return do()
         self.count += 1
         effect = Effect(
             self.count, kind, name, self._lease or lease, self._function, method, path, machine_create=machine_create

@@ -228,6 +228,10 @@ class Watch:
         newest = next((e for e in reversed(list(self._book())) if e.kind == "instance" and e.id in self._held), None)
         return (newest.region, newest.plan or "") if newest else None
 
+    def objects_of(self, lease: str) -> list[Entry]:
+        """Everything of a lease that ever was, by the book."""
+        return list(self._by_lease.get(lease, ()))
+
     def machines_of(self, lease: str) -> list[Entry]:
         """Every machine of a lease that ever was, by the book."""
         return [entry for entry in self._by_lease.get(lease, ()) if entry.kind != "vpc"]

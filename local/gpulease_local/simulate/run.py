@@ -91,6 +91,8 @@ class Simulation:
         self._transitions = 0
         self._refused = 0
         self.asked_again = 0
+        self.listener: Callable[[TransitionEvent], None] = lambda event: None
+        """Told of every transition, for timelines."""
 
     def _storm(self, seed: int, limit: int | None) -> Storm:
         stack = self.stack
@@ -254,6 +256,7 @@ class Simulation:
         line = f"{event.time:.6f} {event.machine} {event.execution} {event.from_state} {event.to_state} {event.error}\n"
         self._log.update(line.encode())
         self.effects.on_transition(event)
+        self.listener(event)
 
     def _all_ended(self) -> bool:
         return all(lease.state is LeaseState.RELEASED for lease in self.stack.leases())

@@ -57,4 +57,11 @@ def _wish(draw: random.Random, number: int, at: float) -> Wish:
     cancel = draw.uniform(0, 400) if draw.random() < 0.15 else None
     hold = draw.uniform(120, 4 * 3600)
     removed = draw.uniform(10, hold) if draw.random() < 0.05 else None
-    return Wish(at=at, hold_seconds=hold, cancel_after=cancel, number=number, removed_after=removed, request=request)
+    return Wish(
+        at=at,
+        hold_seconds=hold,
+        cancel_after=cancel,
+        number=number,
+        removed_after=removed,
+        request=request,
+    )

@@ -15,7 +15,8 @@ from typing import Any
 from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Lease
 from gpulease.domain.record import LeaseRecord
-from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
+from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ports import Clock, Ledger, Policy, SweepStore, Workflows
 from gpulease.providers.http import Transport
 from gpulease_sim.vultr import Settings, VultrCloud

@@ -1,0 +1,346 @@
+"""`--crash-points`: each workflow is cut off at each of its effects, in each way, and must end the same.
+
+A plain run counts the effects; then there is one run per effect and way. That is all there are, not a sample. Pairs of
+cuts are too many for that and are drawn from the seed.
+"""
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from gpulease.domain.lease import LeaseState
+from gpulease.runtime.world import monotonic
+
+from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
+from gpulease_local.simulate.audit import audit
+from gpulease_local.simulate.effects import API_FUNCTION, Do, Effect, Effects, Killed, lease_of_execution
+from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Watch
+from gpulease_local.simulate.verdict import DESTROY_SECONDS
+from gpulease_local.simulate.virtual import DEPLOYMENT, ApiRefused, VirtualStack
+from gpulease_local.simulate.workflows import WORKFLOWS, Workflow
+from gpulease_local.world import DepsClock
+
+LIMIT_SECONDS = 3 * 3600.0
+"""In which a lease of these workflows has ended, whatever was cut off."""
+MAX_REPEATS = 20
+
+
+class Way(StrEnum):
+    """How a function is cut off at an effect."""
+
+    BEFORE = "killed_before"
+    AFTER = "killed_after"
+    ABORTED = "aborted"
+    """The execution is aborted there and the function dies with it: nobody but the schedule goes on."""
+    TWIN = "twin"
+    """The same call runs from beginning to end in the middle of itself."""
+
+
+WAYS = (Way.BEFORE, Way.AFTER, Way.ABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One cut: at the so-manieth effect of the run."""
+
+    effect: int
+    way: Way
+
+    def __str__(self) -> str:
+        return f"{self.way}@{self.effect}"
+
+
+@dataclass
+class Ran:
+    """What came of one run."""
+
+    workflow: str
+    points: tuple[Point, ...]
+    effects: int
+    hit: tuple[str, ...]
+    """The effects at which it was cut, in words."""
+    in_execution: tuple[bool, ...]
+    """Of each effect, by number: whether an execution had it."""
+    problems: tuple[str, ...]
+    counts: dict[str, int]
+    timeline: tuple[str, ...] = ()
+
+
+class _Cuts:
+    """`effects.Meddler` that cuts at given effects."""
+
+    def __init__(self, effects: Effects, points: Sequence[Point], stack: Callable[[], VirtualStack]) -> None:
+        self._effects = effects
+        self._points = {point.effect: point.way for point in points}
+        self._stack = stack
+        self._call: tuple[str, Any] | None = None
+        self.hit: list[str] = []
+        self.in_execution: list[bool] = []
+
+    def around(self, effect: Effect, do: Do) -> Any:
+        """Carry it out, unless this is the point."""
+        execution = self._effects.execution(effect)
+        self.in_execution.append(execution is not None)
+        way = self._points.pop(effect.number, None)
+        if way is None:
+            return do()
+        self.hit.append(f"{way} at {effect}")
+        if way is Way.BEFORE:
+            raise self._effects.kill()
+        if way is Way.AFTER:
+            do()
+            raise self._effects.kill()
+        if way is Way.TWIN:
+            if self._call is not None:
+                self._effects.past_meddling(self._stack().stack.functions.invoke)(*self._call)
+            return do()
+        if execution is not None:
+            self._stack().engine.stop(*execution, error="Aborted", cause="by the simulation")
+        raise self._effects.kill()
+
+    def invoke(self, function: str, payload: Any, invoke: Invoke) -> TaskReply:
+        """Call it."""
+        self._call = (function, payload)
+        return invoke(function, payload)
+
+
+class OneLease:
+    """One workflow in a world of its own, cut off at `points`."""
+
+    def __init__(self, workflow: Workflow, points: Sequence[Point] = (), *, seed: int = 0, trace: bool = False) -> None:
+        self._workflow = workflow
+        self._points = tuple(points)
+        self.effects = Effects()
+        self.cuts = _Cuts(self.effects, points, lambda: self.stack)
+        self.watch = Watch(lambda: self.stack.cloud.book, lambda: self.stack.clock.time(), DEPLOYMENT)
+        self.stack = VirtualStack(
+            seed=seed,
+            settings=workflow.settings,
+            wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
+            wrap_sweeps=self.effects.wrap_sweeps,
+            wrap_transport=lambda inner: self.effects.wrap_transport(self.watch.wrap_transport(inner)),
+            wrap_workflows=self.effects.wrap_workflows,
+            wrap_invoke=self.effects.wrap_invoke,
+        )
+        self.effects.meddler = self.cuts
+        self.watch.on_running = self._runs
+        self.watch.members = self._members
+        self._trace: list[str] | None = [] if trace else None
+        self._lease = ""
+        self._ended = False
+        self._gave_back = False
+        self._repeats = 0
+
+    def run(self) -> Ran:
+        """From the request to the proof that everything is gone."""
+        stack = self.stack.load()
+        try:
+            stack.engine.on_transition = self._on_transition
+            if self._trace is not None:
+                self.effects.trace = self._traced
+            self._ask()
+            stack.engine.call_every(60.0, self.watch.tick)
+            stack.run_until(self._has_ended, limit_seconds=LIMIT_SECONDS, step_seconds=5.0)
+            # What was left behind shows now: the sweep would have to find it.
+            stack.run_for(5.0)
+            self.watch.finish()
+            return self._ran()
+        finally:
+            stack.close()
+
+    def _ask(self) -> None:
+        try:
+            with self.effects.inside(API_FUNCTION, self._lease):
+                self._lease = self.stack.up(name="lease-0", idempotency_key="key-0", **self._workflow.request)
+        except (ApiRefused, Killed) as refused:
+            self._again(refused, self._ask)
+
+    def _give_back(self) -> None:
+        self._gave_back = True
+        try:
+            with self.effects.inside(API_FUNCTION, self._lease):
+                self.stack.down(self._lease)
+        except (ApiRefused, Killed) as refused:
+            self._again(refused, self._give_back)
+
+    def _again(self, refused: BaseException, act: Callable[[], None]) -> None:
+        self._repeats += 1
+        if isinstance(refused, Killed):
+            self.effects.kills_heard += 1
+        elif isinstance(refused, ApiRefused) and refused.status < 500:
+            raise refused
+        if self._repeats > MAX_REPEATS:
+            raise refused
+        self.stack.engine.call_at(self.stack.clock.time() + 5.0, act)
+
+    def _runs(self, lease_id: str) -> None:
+        if not self._gave_back and self._workflow.hold_seconds < math.inf:
+            self._gave_back = True
+            self.stack.engine.call_at(self.stack.clock.time() + self._workflow.hold_seconds, self._give_back)
+
+    def _on_transition(self, event: TransitionEvent) -> None:
+        self.effects.on_transition(event)
+        if self._trace is not None:
+            self._say(
+                f"{event.execution}: {event.from_state or 'start'} -> {event.to_state or event.status}", event.error
+            )
+        if self._workflow.cancel_at and event.to_state == self._workflow.cancel_at and not self._gave_back:
+            self._gave_back = True
+            # Its user may not have heard the id yet (the answer was lost); whoever cancels has it from the list.
+            self._lease = self._lease or lease_of_execution(event.execution)
+            self.stack.engine.call_at(event.time, self._give_back)
+
+    def _members(self, vpc_id: str) -> list[str]:
+        return members(self.stack, vpc_id)
+
+    def _has_ended(self) -> bool:
+        leases = self.stack.leases()
+        return bool(leases) and all(lease.state is LeaseState.RELEASED for lease in leases)
+
+    # --- what came of it ---
+
+    def _traced(self, effect: Effect, came: str) -> None:
+        self._say(f"#{effect.number} {effect}", came)
+
+    def _say(self, what: str, came: str | None) -> None:
+        if self._trace is not None:
+            self._trace.append(f"{self.stack.clock.time():.1f} {what}" + (f"  [{came}]" if came else ""))
+
+    def _ran(self) -> Ran:
+        stack = self.stack
+        records = [stack.record(lease.id) for lease in stack.leases()]
+        found = audit(stack.cloud.book, records, DepsClock(stack.clock).now())
+        problems = [f"{what}: {', '.join(ids)}" for what, ids in found.suspicious().items() if ids]
+        problems += [f"{v.rule}: {v.detail}" for v in self.watch.violations]
+        for record in records:
+            reason = str(record.lease.reason)
+            if not is_lease(record.lease.id):
+                continue
+            if record.lease.state is LeaseState.RELEASED and reason not in self._workflow.reasons:
+                problems.append(f"wrong_reason: {reason} ({record.lease.reason_detail})")
+        unowned = max((until - since for _, since, until in self.watch.unowned), default=0.0)
+        if unowned > UNOWNED_LIMIT_SECONDS + DESTROY_SECONDS:
+            problems.append(f"unowned_too_long: {unowned:.0f} s")
+        if self.effects.kills_raised != self.effects.kills_heard:
+            problems.append("kill_swallowed: the function went on")
+        return Ran(
+            workflow=self._workflow.name,
+            points=self._points,
+            effects=self.effects.count,
+            hit=tuple(self.cuts.hit),
+            in_execution=tuple(self.cuts.in_execution),
+            problems=tuple(problems),
+            counts={what: len(ids) for what, ids in found.suspicious().items()} | {"unowned": math.ceil(unowned)},
+            timeline=tuple(self._trace or ()),
+        )
+
+
+def is_lease(record_id: str) -> bool:
+    """Whether it is a user's lease, and not the holder of a shared network."""
+    return record_id.startswith("l-")
+
+
+def members(stack: VirtualStack, vpc_id: str) -> list[str]:
+    """Ids of the machines that exist and are in this network."""
+    now = stack.clock.time()
+    return [
+        machine.id
+        for machine in stack.cloud.account.machines.values()
+        if not machine.is_gone(now) and any(a.vpc_id == vpc_id and a.shows(now) for a in machine.attachments)
+    ]
+
+
+@dataclass
+class CrashReport:
+    """The JSON object of `--crash-points`. `points`: all cuts that were made, one run each."""
+
+    seed: int
+    workflows: dict[str, int] = field(default_factory=dict)
+    """Effects of each, counted in a plain run."""
+    points: int = 0
+    pairs: int = 0
+    ways: dict[str, int] = field(default_factory=dict)
+    not_reached: int = 0
+    """Second cuts of pairs at effects that the cut run no longer had."""
+    orphans: int = 0
+    duplicates: int = 0
+    stuck: int = 0
+    closed_while_billed: int = 0
+    wrong_reason: int = 0
+    violations: dict[str, int] = field(default_factory=dict)
+    max_unowned_seconds: int = 0
+    wall_seconds: float = 0.0
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run ended as it must."""
+        return not self.failures and not self.violations
+
+    def as_json(self) -> str:
+        """One line-broken JSON object."""
+        return json.dumps(asdict(self), indent=2)
+
+    def add(self, ran: Ran) -> None:
+        """Count one run."""
+        self.orphans += ran.counts["orphan"]
+        self.duplicates += ran.counts["duplicate"]
+        self.stuck += ran.counts["stuck"]
+        self.closed_while_billed += ran.counts["closed_while_billed"]
+        self.wrong_reason += sum(problem.startswith("wrong_reason") for problem in ran.problems)
+        self.max_unowned_seconds = max(self.max_unowned_seconds, ran.counts["unowned"])
+        self.not_reached += len(ran.points) - len(ran.hit)
+        for problem in ran.problems:
+            rule = problem.partition(":")[0]
+            self.violations[rule] = self.violations.get(rule, 0) + 1
+        if ran.problems:
+            replay = f"workflow={ran.workflow},cut={'+'.join(map(str, ran.points))}"
+            self.failures.append({"replay": replay, "at": list(ran.hit), "problems": list(ran.problems)})
+
+
+def points_of(plain: Ran, ways: Sequence[Way] = WAYS) -> Iterator[Point]:
+    """Every effect in every way. Only what an execution has can be aborted or have a twin."""
+    for number, in_execution in enumerate(plain.in_execution, 1):
+        for way in ways:
+            if in_execution or way in (Way.BEFORE, Way.AFTER):
+                yield Point(number, way)
+
+
+def enumerate_all(
+    *,
+    seed: int = 0,
+    pairs: int = 0,
+    every: int = 1,
+    workflows: Sequence[Workflow] = WORKFLOWS,
+    ways: Sequence[Way] = WAYS,
+    progress: Callable[[str], None] | None = None,
+) -> CrashReport:
+    """Run every workflow once per effect and way; then so many pairs. `every`: only each so-manieth point."""
+    began = monotonic()
+    report = CrashReport(seed=seed)
+    plain = {workflow.name: OneLease(workflow, seed=seed).run() for workflow in workflows}
+    ways_seen: Counter[str] = Counter()
+    for workflow in workflows:
+        report.workflows[workflow.name] = plain[workflow.name].effects
+        report.add(plain[workflow.name])
+        for point in list(points_of(plain[workflow.name], ways))[::every]:
+            report.points += 1
+            ways_seen[point.way] += 1
+            report.add(OneLease(workflow, [point], seed=seed).run())
+        if progress is not None:
+            progress(f"{workflow.name}: {report.points} points so far, {len(report.failures)} failures")
+    draw = random.Random(f"pairs-{seed}")  # noqa: S311 - sameness is wanted here
+    for _ in range(pairs):
+        workflow = draw.choice(list(workflows))
+        points = list(points_of(plain[workflow.name], ways))
+        two = sorted(draw.sample(points, 2), key=lambda point: point.effect)
+        report.pairs += 1
+        report.add(OneLease(workflow, two, seed=seed).run())
+    report.ways = dict(ways_seen)
+    report.wall_seconds = round(monotonic() - began, 2)
+    return report

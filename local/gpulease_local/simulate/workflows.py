@@ -1,0 +1,99 @@
+"""The workflows whose every effect is a crash point, each in a small world that is the same in every run."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpulease_sim.vultr import Behaviour, MachineRule, Settings
+
+VM = Behaviour(
+    active_seconds=(20, 20),
+    ok_seconds=(12, 12),
+    slow_ok_probability=0,
+    locked_seconds=(4, 4),
+    lock_tail_seconds=(3, 3),
+    ssh_seconds=(8, 8),
+    restart_seconds=(3, 3),
+    list_lag_seconds=(2, 2),
+    ghost_seconds=(0, 0),
+    destruction_seconds=(8, 8),
+    destruction_get_error_probability=1,
+    quota_hold_seconds=(0, 0),
+    vpc_hold_seconds=(9, 9),
+    slow_vpc_hold_probability=0,
+    attach_failures=(1, 1),
+    attach_seconds=(4, 4),
+    detach_seconds=(0, 0),
+)
+"""A machine that boots fast, so that polls are few, and still goes through every phase."""
+METAL = Behaviour(
+    active_seconds=(70, 70),
+    ok_seconds=(0, 0),
+    slow_ok_probability=0,
+    locked_seconds=(0, 0),
+    lock_tail_seconds=(5, 5),
+    ssh_seconds=(50, 50),
+    get_lag_seconds=(1, 1),
+    list_lag_seconds=(2, 2),
+    destruction_seconds=(20, 20),
+    quota_hold_seconds=(0, 0),
+)
+PLAIN = Settings(vm=VM, metal=METAL, vpc_list_lag_seconds=(1, 1))
+_A16 = {"plan_kinds": ["vm"], "gpu": ["A16"], "regions": ["ord", "lax"]}
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A lease from request to release. It is given back `hold_seconds` after it runs, or as soon as an execution of
+    it enters the state `cancel_at`."""
+
+    name: str
+    request: Mapping[str, Any]
+    settings: Settings = PLAIN
+    hold_seconds: float = 40.0
+    cancel_at: str = ""
+    reasons: frozenset[str] = frozenset({"user"})
+    """How it may end, whatever is cut off."""
+
+
+def _ruled(*rules: MachineRule, **more: Any) -> Settings:
+    return Settings(vm=VM, metal=METAL, vpc_list_lag_seconds=(1, 1), rules=rules, **more)
+
+
+_WITH_VPC = _A16 | {"private_network": "required"}
+_CANCELS = ("SelectOffer", "CreateInstance", "PollInstance", "CreateNetwork", "AttachNetwork", "PollReadiness")
+WORKFLOWS: tuple[Workflow, ...] = (
+    Workflow("vm_with_network", _WITH_VPC),
+    Workflow("bare_metal_without_network", {"plan_kinds": ["bare_metal"], "gpu_count": 4, "private_network": "none"}),
+    Workflow(
+        "second_offer_after_no_capacity",
+        _A16 | {"private_network": "preferred"},
+        _ruled(vanishing=frozenset({"ord/vcg-a16-2c-8g-2vram", "lax/vcg-a16-2c-8g-2vram"})),
+    ),
+    Workflow(
+        "network_unsupported",
+        _A16 | {"private_network": "preferred"},
+        _ruled(plans_without_vpc=frozenset({"vcg-a16-2c-8g-2vram"})),
+    ),
+    Workflow(
+        "release_refused_at_first",
+        _WITH_VPC,
+        _ruled(MachineRule(change={"locked_until_seconds": 150, "deletes_ignored": 1, "detach_seconds": math.inf})),
+        hold_seconds=5.0,
+    ),
+    Workflow(
+        "never_ready",
+        _A16 | {"private_network": "none"},
+        _ruled(MachineRule(change={"suspend_after_seconds": 27})),
+        reasons=frozenset({"boot_failed"}),
+    ),
+    Workflow("expired", _A16 | {"max_duration_seconds": 60}, hold_seconds=math.inf, reasons=frozenset({"expired"})),
+    *(Workflow(f"cancel_at_{state}", _WITH_VPC, cancel_at=state) for state in _CANCELS),
+    Workflow("cancel_at_MarkRunning", _A16, cancel_at="MarkRunning"),
+)
+
+
+def by_name(name: str) -> Workflow:
+    """Raises KeyError."""
+    return {workflow.name: workflow for workflow in WORKFLOWS}[name]
