@@ -3,7 +3,7 @@ names, and `release` gives it back as it gives back everything else. Nothing her
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
 from gpulease.domain.lease import Lease, LeaseState, Reason
@@ -13,14 +13,12 @@ from gpulease.domain.resource import Rate, Resource, ResourceState
 from gpulease.domain.spec import LeaseSpec
 from gpulease.domain.sweep import Named
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, reopen
-from gpulease.errors import LeaseConflict, LeaseExists, LeaseNotFound
+from gpulease.errors import LeaseConflict, LeaseNotFound
 from gpulease.ports import Deps, Provider
 from gpulease.steps.base import FACT_TRIES
 from gpulease.steps.facts import note_created
 from gpulease.steps.starting import start_release
 
-FOUNDLING_WAITS = timedelta(days=1)
-"""How long a lease made for a found thing waits for its row, before it is closed as having nothing."""
 UNOWNED_OWNER = "system:unowned"
 """Of leases made for things whose own lease is not in the ledger."""
 
@@ -34,8 +32,7 @@ def take_up(deps: Deps, provider: Provider, seen: Observation, named: Named) -> 
         try:
             record = deps.ledger.load(named.lease_id)
         except LeaseNotFound:
-            _make_foundling(deps, provider, named)
-            continue
+            record = _foundling(deps, provider, named)
         if is_owned(record, seen):
             return False
         if record.resource(named.resource_id) is not None:
@@ -58,30 +55,29 @@ def is_owned(record: LeaseRecord, seen: Observation) -> bool:
     )
 
 
-def _make_foundling(deps: Deps, provider: Provider, named: Named) -> None:
-    """A lease that is ending, under the id that the marker names, for somebody else's lost one."""
+def _foundling(deps: Deps, provider: Provider, named: Named) -> LeaseRecord:
+    """A lease that is ending, under the id that the marker names, for somebody else's lost one. Not stored yet: it is
+    written together with its first row, since without one it would be closed as if everything were gone."""
     now = deps.clock.now()
     detail = f"found at {provider.name} with our marker; the ledger knows no such lease"
-    lease = Lease(
-        id=named.lease_id,
-        owner=UNOWNED_OWNER,
-        name=f"unowned-{named.lease_id}",
-        spec=LeaseSpec(),
-        state=LeaseState.RELEASING,
-        epoch=1,
-        created_at=now,
-        updated_at=now,
-        release_requested_at=now,
-        reason=Reason.LOST,
-        reason_detail=detail,
-        waiting_for="everything to be given back",
-        # Should this die before its row is written, the next sweep writes it; nobody may close the lease before that.
-        next_check_at=now + FOUNDLING_WAITS,
+    return LeaseRecord(
+        Lease(
+            id=named.lease_id,
+            owner=UNOWNED_OWNER,
+            name=f"unowned-{named.lease_id}",
+            spec=LeaseSpec(),
+            state=LeaseState.RELEASING,
+            epoch=1,
+            created_at=now,
+            updated_at=now,
+            release_requested_at=now,
+            reason=Reason.LOST,
+            reason_detail=detail,
+            waiting_for="everything to be given back",
+            # Should this die before the start, `check_leases` goes on.
+            next_check_at=now + CHECK_WORKFLOW_EVERY,
+        )
     )
-    try:
-        deps.ledger.create_lease(lease, [event(lease.id, now, "lease_found", detail, "warning")])
-    except LeaseExists:
-        return
 
 
 def _add_row(deps: Deps, provider: Provider, record: LeaseRecord, seen: Observation, named: Named) -> None:
@@ -110,6 +106,9 @@ def _add_row(deps: Deps, provider: Provider, record: LeaseRecord, seen: Observat
     text = f"{found.kind} {found.provider_id} carries our marker and nobody holds it; it is being given back"
     told = event(record.lease.id, now, "unowned_found", text, "warning", resource_id=found.id)
     change = replace(reopen(record, found, now=now), events=(told,))
+    if record.lease.version == 0:
+        first = event(record.lease.id, now, "lease_found", record.lease.reason_detail, "warning")
+        change = replace(change, events=(first, told))
     if change.lease is None:
         soon = now + CHECK_WORKFLOW_EVERY
         due = record.lease.next_check_at
