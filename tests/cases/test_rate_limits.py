@@ -167,17 +167,42 @@ def test_a_region_that_is_dark_for_an_hour_is_left_alone_and_everything_ends_rig
     world.assert_right_at_the_end()
 
 
-def test_a_shut_region_gets_no_intents(world: CaseWorld) -> None:
+def test_a_region_that_answers_no_create_is_shut_before_everybody_has_an_intent_there(world: CaseWorld) -> None:
+    begins = world.stack.clock.time()
+    dark = Fault(
+        method="POST",
+        path="/instances",
+        status=502,
+        html=True,
+        execute=False,
+        from_seconds=begins,
+        until_seconds=begins + 300,
+    )
+    world.cloud.faults.add(dark)
+
+    leases = [world.up() for _ in range(20)]
+    world.at(290)
+
+    intents = [r for each in leases for r in world.record(each).resources]
+    assert 5 <= len(intents) <= 15, "five failures, then a few calls let through one by one"
+    for lease_id in leases:
+        world.until(lease_id, RUNNING, within=900)
+    assert len(world.ours("instance")) == 20
+    world.assert_right_at_the_end()
+
+
+def test_a_region_that_answers_nothing_is_asked_less_and_less(world: CaseWorld) -> None:
     begins = world.stack.clock.time()
     world.cloud.faults.add(
         Fault(region=REGION, status=502, html=True, execute=False, from_seconds=begins, until_seconds=begins + 900)
     )
 
     leases = [world.up() for _ in range(8)]
-    world.at(850)
+    world.at(890)
 
-    intents = [r for each in leases for r in world.record(each).resources]
-    assert len(intents) <= 8
+    asked = Counter(int(call.at // 180) for call in world.calls(path=f"/regions/{REGION}/.*"))
+    assert max(asked[n] for n in range(1, 5)) <= 24, "GETs are sent three times each"
+    assert [r for each in leases for r in world.record(each).resources] == []
     for lease_id in leases:
         world.until(lease_id, RUNNING, within=900)
     assert len(world.ours("instance")) == 8

@@ -86,6 +86,25 @@ def test_the_tables_of_the_template_are_those_the_code_expects() -> None:
         assert {key: properties[key] for key in spec} == spec
 
 
+def _statements(function: str) -> list[dict[str, Any]]:
+    return [s for policy in RESOURCES[function]["Properties"].get("Policies", []) for s in policy["Statement"]]
+
+
+def test_a_function_that_may_read_provider_keys_may_use_what_workers_share() -> None:
+    callers = [
+        name
+        for name, resource in RESOURCES.items()
+        if resource["Type"] == "AWS::Serverless::Function"
+        and any(s["Action"] == "secretsmanager:GetSecretValue" for s in _statements(name))
+    ]
+
+    for name in callers:
+        runtime = [s for s in _statements(name) if s["Resource"] == {"GetAtt": "RuntimeTable.Arn"}]
+        actions = {action for s in runtime for action in s["Action"]}
+        assert {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"} <= actions, name
+    assert len(callers) >= 10
+
+
 def test_the_ledger_table_outlives_its_stack_and_has_no_expiry() -> None:
     table = RESOURCES["LedgerTable"]
 

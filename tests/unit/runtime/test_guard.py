@@ -199,3 +199,17 @@ def test_giving_back_does_not_depend_on_the_shared_store(adapter: Scripted, cloc
     provider.destroy(HERE)
 
     assert adapter.calls == 2
+
+
+def test_stock_that_another_worker_read_does_not_open_a_shut_region(adapter: Scripted, clock: Clock) -> None:
+    provider = guarded(adapter, clock)
+    adapter.live = lambda offer: offer  # type: ignore[attr-defined]
+    adapter.answers = [no_answer() for _ in range(5)]
+    offer: Any = type("Offer", (), {"region": "ewr"})()
+
+    for turn in range(5):
+        refused(provider)
+        if turn < 4:
+            provider.live(offer)
+
+    assert provider.shut_for_seconds("ewr") == 15

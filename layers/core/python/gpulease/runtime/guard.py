@@ -64,7 +64,8 @@ class GuardedProvider:
     # --- of one region ---
 
     def live(self, offer: Offer) -> Offer:
-        return self._call(offer.region, lambda: self._inner.live(offer))
+        # May be answered by what another worker read.
+        return self._call(offer.region, lambda: self._inner.live(offer), proves=False)
 
     def create_instance(self, request: InstanceRequest) -> Observation:
         return self._call(request.offer.region, lambda: self._inner.create_instance(request))
@@ -100,7 +101,8 @@ class GuardedProvider:
 
     # --- parts ---
 
-    def _call(self, region: str, send: Callable[[], T]) -> T:
+    def _call(self, region: str, send: Callable[[], T], *, proves: bool = True) -> T:
+        """`proves`: a value that comes back means that the provider answered just now."""
         self._must_not_pause(region)
         self._must_be_closed(region)
         try:
@@ -122,7 +124,10 @@ class GuardedProvider:
         except BaseException:
             self._unsent(region)
             raise
-        self._answered(region)
+        if proves:
+            self._answered(region)
+        else:
+            self._unsent(region)
         return value
 
     def _must_be_closed(self, region: str) -> None:
