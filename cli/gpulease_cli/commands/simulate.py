@@ -2,6 +2,7 @@
 
 import click
 
+from gpulease_cli.errors import CliError
 from gpulease_cli.options import CountType, json_option
 
 
@@ -9,14 +10,34 @@ from gpulease_cli.options import CountType, json_option
 @click.option("--leases", type=CountType(1, 1_000_000), default=300, show_default=True, help="Whole lifecycles.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same run.")
 @click.option("--faults", type=click.Choice(["none", "default", "all"]), default="default", show_default=True)
+@click.option("--crash-points", is_flag=True, help="Cut each workflow off at each of its effects, in each way.")
+@click.option(
+    "--pairs", type=CountType(1, 1_000_000), metavar="N", help="After the crash points, N drawn pairs of them."
+)
+@click.option(
+    "--replay", metavar="CASE", help="Tell the story of one run: a seed, seed=4,only=37,limit=5, or a report."
+)
 @json_option
-def command(leases: int, seed: int, faults: str, as_json: bool) -> int:
+def command(
+    leases: int, seed: int, faults: str, crash_points: bool, pairs: int | None, replay: str | None, as_json: bool
+) -> int:
     """Run many whole lifecycles in virtual time against a simulated cloud, with faults, and compare the books.
 
     \b
     gpulease simulate --leases 1000 --seed 11
-    gpulease simulate --faults none --json
+    gpulease simulate --leases 2000 --seed 11 --faults all --json
+    gpulease simulate --crash-points --pairs 500
+    gpulease simulate --replay seed=4,leases=60,faults=all,only=37,limit=5
     """
     from gpulease_local import simulate
 
+    if replay is not None and (crash_points or pairs is not None):
+        raise CliError("contradicts --crash-points and --pairs", field="--replay")
+    if crash_points or pairs is not None:
+        return int(simulate.crash_points(seed=seed, pairs=pairs or 0, json_output=as_json) or 0)
+    if replay is not None:
+        try:
+            return int(simulate.replay(replay, leases=leases, faults=faults) or 0)
+        except ValueError as error:
+            raise CliError(str(error), field="--replay") from None
     return int(simulate.main(leases=leases, seed=seed, faults=faults, json_output=as_json) or 0)

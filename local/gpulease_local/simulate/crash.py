@@ -22,7 +22,7 @@ from gpulease_local.simulate.effects import API_FUNCTION, Do, Effect, Effects, K
 from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Watch
 from gpulease_local.simulate.verdict import DESTROY_SECONDS
 from gpulease_local.simulate.virtual import DEPLOYMENT, ApiRefused, VirtualStack
-from gpulease_local.simulate.workflows import WORKFLOWS, Workflow
+from gpulease_local.simulate.workflows import WORKFLOWS, Workflow, by_name
 from gpulease_local.world import DepsClock
 
 LIMIT_SECONDS = 3 * 3600.0
@@ -299,8 +299,20 @@ class CrashReport:
             rule = problem.partition(":")[0]
             self.violations[rule] = self.violations.get(rule, 0) + 1
         if ran.problems:
-            replay = f"workflow={ran.workflow},cut={'+'.join(map(str, ran.points))}"
+            replay = f"workflow={ran.workflow},cut={'+'.join(map(str, ran.points))},seed={self.seed}"
             self.failures.append({"replay": replay, "at": list(ran.hit), "problems": list(ran.problems)})
+
+
+def ran_of(text: str) -> Ran:
+    """Run `workflow=<name>,cut=<way>@<effect>[+…][,seed=<n>]` once more, with its timeline. Raises ValueError."""
+    given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    try:
+        workflow = by_name(given["workflow"])
+        cuts = [cut.split("@", 1) for cut in given.get("cut", "").split("+") if cut]
+        points = [Point(int(effect), Way(way)) for way, effect in cuts]
+        return OneLease(workflow, points, seed=int(given.get("seed", 0)), trace=True).run()
+    except KeyError as unknown:
+        raise ValueError(f"{unknown} is not in --replay or no workflow") from None
 
 
 def points_of(plain: Ran, ways: Sequence[Way] = WAYS) -> Iterator[Point]:
