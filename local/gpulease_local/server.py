@@ -20,7 +20,8 @@ from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from gpulease.errors import GpuleaseError
-from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
+from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError, ReadTimeoutError
 from gpulease.ledger.dynamo import DynamoLedger, DynamoOfferStore
 from gpulease.ledger.keys import RUNTIME_TABLE_SPEC, TABLE_SPEC
-from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
+from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ports import Ledger, OfferStore
 
 from tests.support.ledger_samples import CountingIds

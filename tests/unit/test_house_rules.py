@@ -19,9 +19,11 @@ IMPURE_ALLOWED = (
     Allowed("simulator/gpulease_sim/wall_clock.py", "is the wall clock of a simulator that is served over HTTP"),
     Allowed("tests/asl/engines.py", "waits for engines that run in real time"),
     Allowed("tests/asl/runtime_bootstrap.py", "runs inside a real function process of another engine"),
+    Allowed("tests/contract/ledger/test_sqlite.py", "hands a child process an environment", frozenset({"os.environ"})),
     Allowed("tests/support/asl.py", "waits for an engine on the wall clock"),
     Allowed("tests/support/local_server.py", "hands a child process an environment", frozenset({"os.environ"})),
     Allowed("tests/support/ministack.py", "waits for a real child process and hands it an environment"),
+    Allowed("tests/unit/cli/test_main.py", "hands a child process an environment", frozenset({"os.environ"})),
     Allowed("tests/unit/test_isolation.py", "looks at the environment that tests get", frozenset({"os.environ"})),
 )
 LONG_ALLOWED = (Allowed("tests/asl/machines.py", "is one table of small cases, read entry by entry"),)

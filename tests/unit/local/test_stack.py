@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 from gpulease.domain.lease import Lease, LeaseState
-from gpulease.ledger.sqlite import SqliteLedger, SqliteOfferStore
+from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ports import Policy
 from gpulease_local.asl import VirtualClock, load_definition
 from gpulease_local.asl.model import Task
