@@ -11,7 +11,8 @@ from gpulease.errors import LedgerUnavailable
 from gpulease_sim.vultr import Fault
 
 from tests.cases.conftest import NewWorld
-from tests.support.case_world import ONE_VM, R_SECONDS, V_SECONDS, CaseWorld, Killed
+from tests.support.case_world import ONE_VM, R_SECONDS, V_SECONDS, CaseWorld
+from tests.support.kills import Killed
 
 RELEASING, RELEASED, RUNNING = LeaseState.RELEASING, LeaseState.RELEASED, LeaseState.RUNNING
 POST_LIMIT = R_SECONDS * 2

@@ -10,7 +10,8 @@ from gpulease.domain.sweep import SweepReport
 from gpulease.errors import LedgerUnavailable
 from gpulease.steps import sweep
 
-from tests.support.case_world import R_SECONDS, VM_PLAN, Killed
+from tests.support.case_world import R_SECONDS, VM_PLAN
+from tests.support.kills import Killed
 from tests.support.sweep_world import NOBODYS, SWEEP, SweepWorld, marker, plant
 
 RUNNING, RELEASED = LeaseState.RUNNING, LeaseState.RELEASED
