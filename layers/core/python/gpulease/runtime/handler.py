@@ -1,5 +1,6 @@
 """The decorators around every handler: input faults by name, one log line per call, outcomes as plain JSON."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -14,6 +15,11 @@ from gpulease.steps.base import Outcome
 Handler = Callable[[dict[str, Any], Any], Outcome]
 
 
+def _operation(handler: Callable[..., object]) -> str:
+    """Whose log line it is. In Lambda every handler's module is called `app`, and all functions share one log group."""
+    return os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or handler.__module__
+
+
 def step(handler: Handler) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """Wrap the handler of one Task.
 
@@ -23,7 +29,7 @@ def step(handler: Handler) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
 
     @wraps(handler)
     def wrapped(event: dict[str, Any], context: Any) -> dict[str, Any]:
-        facts = {"operation": handler.__module__, "lease_id": event.get("lease_id"), "epoch": event.get("epoch")}
+        facts = {"operation": _operation(handler), "lease_id": event.get("lease_id"), "epoch": event.get("epoch")}
         try:
             outcome = handler(event, context)
         except LeaseSuperseded:
@@ -53,7 +59,7 @@ def scheduled(
     @wraps(handler)
     def wrapped(event: dict[str, Any], context: Any) -> dict[str, int]:
         done = handler(event, context)
-        current().log.info("schedule_done", operation=handler.__module__, **done)
+        current().log.info("schedule_done", operation=_operation(handler), **done)
         return done
 
     return wrapped
