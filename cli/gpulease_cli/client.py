@@ -11,7 +11,7 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -25,6 +25,8 @@ from gpulease_cli.text import clean
 from gpulease_cli.views import EventsPage, EventView, Json, LeaseView, OffersView
 
 Query = Sequence[tuple[str, str]]
+Sign = Callable[[str, str, Mapping[str, str], bytes | None], Mapping[str, str]]
+"""(method, url, headers, body) to the headers that prove who sends it; asked anew for every try."""
 
 _PAUSES_SECONDS = (0.5, 1.0, 2.0)
 """Before the second, third and fourth try of a POST or DELETE; a GET is tried twice, its caller can ask again."""
@@ -73,13 +75,22 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class Client:
-    """One API with one token. Methods raise ApiProblem or ApiUnreachable. For one thread at a time."""
+    """One API with one token or `sign`. Methods raise ApiProblem or ApiUnreachable. For one thread at a time."""
 
-    def __init__(self, url: str, token: str = "", *, timeout_seconds: float = 30.0, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        timeout_seconds: float = 30.0,
+        clock: Clock | None = None,
+        sign: Sign | None = None,
+    ) -> None:
         self.url = url.rstrip("/")
         if urlsplit(self.url).scheme not in {"http", "https"}:
             raise ValueError("url: must start with http:// or https://")
         self._token = token
+        self._sign = sign
         self._timeout_seconds = timeout_seconds
         self._clock = clock or WallClock()
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
@@ -208,6 +219,9 @@ class Client:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         for name, value in headers.items():
             request.add_header(name, value)
+        if self._sign is not None:
+            for name, value in self._sign(method, url, request.headers, data).items():
+                request.add_unredirected_header(name, value)
         try:
             with self._opener.open(request, timeout=self._timeout_seconds) as answer:
                 self._compare_clocks(answer.headers.get("Date"))
