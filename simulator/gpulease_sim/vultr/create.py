@@ -67,7 +67,7 @@ def create(account: Account, call: Call, metal: bool) -> Machine:
         app_id=app_id,
         image_id=image_id,
         snapshot_id=snapshot_id,
-        address=reserved or address(number),
+        address=reserved or account.settings.public_address or address(number),
         mac=mac(draws.identifier("mac")),
         password=draws.text("password"),
         user_data=user_data,

@@ -173,6 +173,8 @@ class Settings:
     monthly_fee_limit_usd: Decimal | None = None
     vpcs_per_region: int = 5
     vpc_list_lag_seconds: Range = (0, 0)
+    public_address: str = ""
+    """Every machine gets this address (a server of this computer that stands for its SSH port); empty: one each."""
     plans_without_vpc: frozenset[str] = frozenset({"vbm-4c-32gb", "vbm-72c-480gb-gh200-gpu"})
     """Which plans refuse VPCs; that `vbm-4c-32gb` does is reported, the GH200 machine is this simulator's choice."""
     no_vpc_status: int = 500
