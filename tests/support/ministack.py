@@ -82,8 +82,11 @@ def free_port() -> int:
 
 
 @functools.cache
-def server() -> Ministack:
-    """Start the server of this test process, wait until it answers, and stop it at exit."""
+def server(*, checks_policies: bool = False) -> Ministack:
+    """Start the server of this test process, wait until it answers, and stop it at exit.
+
+    `checks_policies`: signatures and IAM policies are enforced for everybody but the root user, who is "test".
+    """
     command = executable()
     home = Path(tempfile.mkdtemp(prefix="gpulease-ministack-"))
     port = free_port()
@@ -99,6 +102,7 @@ def server() -> Ministack:
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
         "LOG_LEVEL": "WARNING",
+        "AUTH": str(checks_policies).lower(),
     }
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own executable

@@ -21,6 +21,7 @@ IMPURE_ALLOWED = (
     Allowed("tests/asl/runtime_bootstrap.py", "runs inside a real function process of another engine"),
     Allowed("tests/contract/ledger/test_sqlite.py", "hands a child process an environment", frozenset({"os.environ"})),
     Allowed("tests/support/asl.py", "waits for an engine on the wall clock"),
+    Allowed("tests/support/deployed.py", "hands child processes an environment", frozenset({"os.environ"})),
     Allowed("tests/support/local_server.py", "hands a child process an environment", frozenset({"os.environ"})),
     Allowed("tests/support/ministack.py", "waits for a real child process and hands it an environment"),
     Allowed("tests/unit/cli/test_main.py", "hands a child process an environment", frozenset({"os.environ"})),

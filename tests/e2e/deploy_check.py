@@ -1,0 +1,316 @@
+"""`make deploy-check`: is the stack deployed, does a lease live its whole life in it, and does an update harm nobody?
+
+Everything is real but the cloud: the SAM CLI builds and deploys, functions run under their own roles, requests are
+signed, and pauses between polls take their time. The last line says what was found, and is printed whatever that is;
+the exit status is 0 only when all of it is as it should be.
+"""
+
+import contextlib
+import json
+import re
+import socketserver
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from gpulease.ledger.dynamo import DynamoLedger
+from gpulease.runtime.world import RandomIds, SystemClock, monotonic, sleep
+from gpulease_cli.client import ApiProblem, Client
+from gpulease_cli.views import LeaseView
+from gpulease_local.books import Comparison, all_records, compare
+from gpulease_sim.vultr import BookObject
+
+from tests.support.deployed import STACK, Caller, Deployed, Sam, Simulator
+from tests.support.ministack import server
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TIME_SCALE = 60.0
+UPDATED = "+changed"
+KEY = "check-key-0123456789"
+SLOW_SECONDS = 60.0
+"""Longer than a deployment takes."""
+SPEC = {"gpu_count": 1, "plan_kinds": ["vm"], "max_duration_seconds": 3600}
+EXPECTED = {
+    "stack": "CREATE_COMPLETE",
+    "lease": "released",
+    "unsigned": "403",
+    "foreign": "404",
+    "update": "ok",
+    "orphans": "0",
+}
+SCHEDULED = ("CheckLeasesFunction", "SweepFunction", "RefreshOffersFunction")
+
+
+class NotAsExpected(AssertionError):
+    """Something that the check looks at is not as it should be."""
+
+
+@dataclass
+class Report:
+    """What was found so far, by the names of the last line."""
+
+    found: dict[str, str] = field(default_factory=lambda: dict.fromkeys(EXPECTED, "not-reached"))
+    started: float = field(default_factory=monotonic)
+
+    def line(self) -> str:
+        """The last line."""
+        return "deploy-check: " + " ".join(f"{name}={value}" for name, value in self.found.items())
+
+    def say(self, text: str) -> None:
+        """One line of progress, with the seconds since the start."""
+        print(f"{monotonic() - self.started:6.1f} s  {text}", flush=True)
+
+
+def main() -> int:
+    """Run the check. 0 = everything as expected."""
+    report = Report()
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpulease-deploy-") as work:
+            _check(report, Path(work))
+    except Exception as error:
+        report.say(f"FAILED: {type(error).__name__}: {error}")
+        if "--trace" in sys.argv:
+            raise
+    print(report.line())
+    return 0 if report.found == EXPECTED else 1
+
+
+def _check(report: Report, work: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        sam = Sam(server(checks_policies=True), work, REPOSITORY)
+        ssh_port = stack.enter_context(_open_port())
+        settings = {"public_address": "127.0.0.1", "requests_per_second": None}
+        simulator = Simulator.start(time_scale=TIME_SCALE, settings=settings, repository=REPOSITORY)
+        stack.callback(simulator.stop)
+        parameters = {"VultrUrl": simulator.url, "SshPort": str(ssh_port)}
+
+        source = sam.copy("first")
+        sam.run("sam", "validate", "--lint", cwd=source)
+        sam.run("cfn-lint", "template.yaml", cwd=source)
+        report.say("template: valid, no finding of cfn-lint")
+        sam.build(source)
+        report.say("built")
+        sam.deploy(source, parameters)
+        deployed = Deployed(sam.server)
+        report.found["stack"] = deployed.status()
+        report.say(f"stack: {report.found['stack']}")
+
+        world = World(report, sam, deployed, simulator, Caller.create(sam.server, "alice"))
+        world.store_key()
+        world.fill_catalogue()
+        world.live_one_lease(Caller.create(sam.server, "mallory"))
+        world.see_schedules_fire()
+        world.update_under_way(parameters)
+        world.compare_books()
+    report.say("everything stopped")
+
+
+@contextlib.contextmanager
+def _open_port() -> Iterator[int]:
+    """A port of this computer that accepts connections: every simulated machine's SSH."""
+
+    class Accept(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            """Nothing is said: that the connection was accepted is all that is looked at."""
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Accept) as listener:
+        threading.Thread(target=listener.serve_forever, daemon=True).start()
+        yield int(listener.server_address[1])
+        listener.shutdown()
+
+
+@dataclass
+class World:
+    """The deployed stack, its provider and its user; each method is one part of the check."""
+
+    report: Report
+    sam: Sam
+    deployed: Deployed
+    simulator: Simulator
+    user: Caller
+
+    @property
+    def api(self) -> Client:
+        """The API as its user sees it."""
+        return self.user.client(self.deployed.api_url())
+
+    def store_key(self) -> None:
+        """The provider's key, where the functions look for it."""
+        self.sam.server.client("secretsmanager").create_secret(Name=f"gpulease/{STACK}/vultr", SecretString=KEY)
+
+    def fill_catalogue(self) -> None:
+        """One round of reading offers."""
+        done = self.deployed.invoke("RefreshOffersFunction")
+        if done["failed"] or not done["offers"]:
+            raise NotAsExpected(f"refresh_offers: {done}")
+        self.report.say(f"catalogue: {done['offers']} offers")
+
+    def live_one_lease(self, stranger: Caller) -> None:
+        """From accepted to released through the API, with others kept out."""
+        self.report.found["unsigned"] = _status(lambda: next(Client(self.deployed.api_url()).leases(), None))
+        lease = self._rent("first")
+        other = stranger.client(self.deployed.api_url())
+        seen, ended = _status(lambda: other.lease(lease)), _status(lambda: other.release(lease))
+        listed = [each.id for each in other.leases()]
+        self.report.found["foreign"] = seen if seen == ended and not listed else f"{seen}/{ended}/{len(listed)}"
+        self._wait_for({lease: "running"}, 60)
+        self.report.say("lease: running")
+        self.api.release(lease)
+        self._wait_for({lease: "released"}, 240)
+        self.report.found["lease"] = self.api.lease(lease).state
+        self.report.say("lease: released")
+
+    def see_schedules_fire(self) -> None:
+        """Each schedule calls its function; the rare ones are made frequent for the occasion."""
+        scheduler = self.sam.server.client("scheduler")
+        before = {name: self._runs(name) for name in SCHEDULED}
+        for listed in scheduler.list_schedules()["Schedules"]:
+            kept = scheduler.get_schedule(Name=listed["Name"], GroupName=listed["GroupName"])
+            wanted = ("Name", "GroupName", "FlexibleTimeWindow", "Target", "State")
+            scheduler.update_schedule(
+                **{name: kept[name] for name in wanted if name in kept}, ScheduleExpression="rate(1 minute)"
+            )
+        _until(lambda: all(self._runs(name) > before[name] for name in SCHEDULED), 150, "schedules did not fire")
+        self.report.say(f"schedules: {', '.join(SCHEDULED)} called")
+
+    def update_under_way(self, parameters: dict[str, str]) -> None:
+        """A new version is deployed while two machines are being made and two given back."""
+        changed = self._changed_version()
+        self.sam.build(changed)
+        self._machines(destruction_seconds=SLOW_SECONDS)
+        releasing = [self._rent("r1"), self._rent("r2")]
+        self._wait_for(dict.fromkeys(releasing, "running"), 240)
+        self._machines(active_seconds=SLOW_SECONDS, destruction_seconds=2)
+        creating = [self._rent("c1"), self._rent("c2")]
+        for lease in releasing:
+            self.api.release(lease)
+        _until(lambda: all(self._asked(lease) for lease in creating), 120, "nothing was asked of the provider")
+        before = self._states(creating, releasing)
+        self.sam.deploy(changed, parameters)
+        status, after = self.deployed.status(), self._states(creating, releasing)
+        self.report.say(f"update: {status}, leases {before} → {after}")
+        version = str(self.api.health()["version"])
+        self._wait_for(dict.fromkeys(creating, "running") | dict.fromkeys(releasing, "released"), 400)
+        for lease in creating:
+            self.api.release(lease)
+        self._wait_for(dict.fromkeys(creating, "released"), 400)
+        self.report.say("update: two leases went on to run, two to be released")
+        wrong = [
+            status if status != "UPDATE_COMPLETE" else "",
+            f"version-{version}" if not version.endswith(UPDATED) else "",
+            "not-under-way" if {before, after} != {"2 provisioning, 2 releasing"} else "",
+        ]
+        self.report.found["update"] = ",".join(filter(None, wrong)) or "ok"
+
+    def compare_books(self) -> None:
+        """The provider's own book against the ledger."""
+        comparison = self._comparison()
+        left = comparison.orphans + comparison.duplicates + comparison.billed
+        self.report.found["orphans"] = str(left)
+        machines = sum(bill.machines for bill in comparison.bills)
+        self.report.say(f"books: {comparison.leases} leases, {machines} machines, {comparison.released} released")
+        for finding in comparison.findings:
+            self.report.say(f"  {finding}")
+        if not comparison.clean:
+            raise NotAsExpected("the provider's book and the ledger disagree")
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _rent(self, name: str) -> str:
+        return self.api.create_lease({**SPEC, "name": name}, idempotency_key=f"check-{name}").id
+
+    def _wait_for(self, wanted: dict[str, str], seconds: float) -> None:
+        api = self.api
+
+        def reached() -> bool:
+            for lease, state in wanted.items():
+                view = api.lease(lease)
+                if view.state == "released" and state != "released":
+                    raise NotAsExpected(f"{lease} ended: {_why(api, view)}")
+                if view.state != state:
+                    return False
+            return True
+
+        try:
+            _until(reached, seconds, f"not reached: {wanted}")
+        except NotAsExpected as late:
+            states = {lease: api.lease(lease).state for lease in wanted}
+            faults = "; ".join(self.deployed.faults()) or "no fault in any execution"
+            raise NotAsExpected(f"{late}, but {states}: {faults}") from None
+
+    def _asked(self, lease: str) -> bool:
+        return any(each.provider_id for each in self.api.lease(lease).resources)
+
+    def _states(self, *leases: list[str]) -> str:
+        states = [self.api.lease(lease).state for group in leases for lease in group]
+        return ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+
+    def _machines(self, **seconds: float) -> None:
+        """How long machines that are created from now on take, in seconds of this computer's clock."""
+        self._control("POST", "settings", {"vm": {name: value * TIME_SCALE for name, value in seconds.items()}})
+
+    def _changed_version(self) -> Path:
+        source = self.sam.copy("second")
+        module = source / "layers" / "core" / "python" / "gpulease" / "__init__.py"
+        text = module.read_text(encoding="utf-8")
+        changed = re.sub(r'^(__version__ = ".*)"$', rf'\1{UPDATED}"', text, flags=re.MULTILINE)
+        if changed == text:
+            raise NotAsExpected(f"{module} says no version")
+        module.write_text(changed, encoding="utf-8")
+        return source
+
+    def _runs(self, function: str) -> int:
+        return sum(line.get("message") == "schedule_done" for line in self.deployed.log_lines(function))
+
+    def _comparison(self) -> Comparison:
+        here, ids = self.sam.server, RandomIds()
+        resources = self.deployed.resources()
+        ledger = DynamoLedger(here.client("dynamodb"), resources["LedgerTable"], ids=ids, sleep=sleep)
+        function = here.client("lambda").get_function_configuration(FunctionName=resources["ApiFunction"])
+        deployment = function["Environment"]["Variables"]["GPULEASE_DEPLOYMENT"]
+        wire = self._control("GET", "book?all=1")["objects"]
+        book = [_book_object(each) for each in wire]
+        return compare(book, all_records(ledger), deployment, SystemClock().now())
+
+    def _control(self, method: str, route: str, body: Any = None) -> Any:
+        url = f"{self.simulator.origin}/_control/{route}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data=data, method=method)  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            return json.loads(answer.read() or b"null")
+
+
+def _book_object(wire: dict[str, Any]) -> BookObject:
+    money = {name: Decimal(wire[name]) for name in ("hourly_usd", "cost_usd")}
+    return BookObject(**{**wire, **money, "tags": tuple(wire["tags"])})
+
+
+def _status(call: Callable[[], object]) -> str:
+    """The HTTP status of a call through the client; 200 where it was let in."""
+    try:
+        call()
+    except ApiProblem as problem:
+        return str(problem.status)
+    return "200"
+
+
+def _why(api: Client, view: LeaseView) -> str:
+    return "; ".join(event.text for event in api.all_events(view.id))
+
+
+def _until(reached: Callable[[], bool], seconds: float, otherwise: str) -> None:
+    give_up = monotonic() + seconds
+    while not reached():
+        if monotonic() > give_up:
+            raise NotAsExpected(f"{otherwise} (within {seconds:g} s)")
+        sleep(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
