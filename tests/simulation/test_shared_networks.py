@@ -97,14 +97,15 @@ def test_two_owners_have_two_networks(new_world: NewWorld) -> None:
     assert sorted(map(sorted, members)) == sorted([sorted(adas), sorted(graces)])
 
 
-def test_a_network_that_exists_is_joined_by_the_create_call(new_world: NewWorld) -> None:
+@pytest.mark.parametrize("request_", [{}, METAL], ids=["vm", "bare-metal"])
+def test_a_network_that_exists_is_joined_by_the_create_call(new_world: NewWorld, request_: dict[str, Any]) -> None:
     world = new_world(machines={"attach_failures": (3, 3)})
     first = world.up()
     world.until(first, RUNNING)
     asked = len(world.calls("POST", "/vpcs/attach"))
 
-    second = world.up()
-    world.until(second, RUNNING)
+    second = world.up(**request_)
+    world.until(second, RUNNING, within=4 * 3600)
 
     assert world.joined(second[0])
     assert len(world.calls("POST", "/vpcs/attach")) == asked
