@@ -244,6 +244,21 @@ def test_a_list_that_was_begun_before_a_delete_says_nothing_about_it(world: Worl
     assert observing.listed(deps, account, machine(1), after=deleted_at) == [shown(machine(1), "going")]
 
 
+@pytest.mark.parametrize(("ahead", "lists", "reads"), [(3, 1, 0), (10, 2, 4), (3600, 2, 0)])
+def test_a_worker_whose_clock_is_far_ahead_costs_reads_and_misleads_nobody(
+    world: World, ahead: float, lists: int, reads: int
+) -> None:
+    world.account.machines = [shown(machine(1))]
+    world.wait(ahead)
+    world.see(machine(1))
+
+    world.wait(-ahead)
+    seen = [world.see(machine(1)) for _ in range(5)]
+
+    assert seen == [shown(machine(1))] * 5
+    assert (world.account.lists, world.account.reads) == (lists, reads)
+
+
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 

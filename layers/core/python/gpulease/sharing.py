@@ -9,13 +9,15 @@ from gpulease.ports import Clock, SharedReads, SharedValue
 CLAIM_SECONDS = 8.0
 """How long one caller may take to refresh before another tries; a list of several pages takes 1 to 2 s per page."""
 ASK_AGAIN_SECONDS = 2.0
+CLOCKS_APART = timedelta(seconds=5)
+"""Workers' clocks differ by less; what lies further ahead was written by a wrong one."""
 
 
 def age_of(known: SharedValue | None, now: datetime) -> timedelta:
-    """Its age; very old where there is none, or where it lies in the future (written by a wrong clock)."""
-    if known is None or known.as_of > now:
+    """Its age; very old where there is none, or where it lies far in the future (written by a wrong clock)."""
+    if known is None or known.as_of > now + CLOCKS_APART:
         return timedelta.max
-    return now - known.as_of
+    return max(now - known.as_of, timedelta(0))
 
 
 def read_through(

@@ -186,7 +186,7 @@ def _absent(record: LeaseRecord, attempt: Attempt, machine: Resource, provider: 
 
 
 def _late(record: LeaseRecord, attempt: Attempt, machine: Resource, deps: Deps, detail: str) -> Seen:
-    minutes = round((attempt.ready_deadline - attempt.started_at).total_seconds() / 60)
+    minutes = round((attempt.ready_deadline - attempt.begun_at).total_seconds() / 60)
     text = f"not ready after {minutes} minutes; {detail}"
     deps.ledger.commit(fail_attempt(record, deps.clock.now(), Reason.NOT_READY_IN_TIME, text))
     return Seen("failed")
