@@ -36,6 +36,7 @@ _OPTIONS = {
     "labels": "--label",
     "max_duration_seconds": "--max-duration",
     "max_attempts": "--max-attempts",
+    "retry_not_ready": "--retry-not-ready",
     "name": "--name",
     "start_script": "--start-script",
     "start_script_base64": "--start-script",

@@ -57,6 +57,21 @@ def test_c28_never_ready(world: CaseWorld, request_: dict[str, Any], behaviour: 
     world.assert_right_at_the_end()
 
 
+def test_c28_never_ready_and_the_next_offer_is_tried_where_that_was_asked_for(world: CaseWorld) -> None:
+    world.machine(1, stuck="pending")
+
+    lease_id = world.up(plans=[VM_PLAN], regions=[REGION, "ord"], retry_not_ready=True)
+    world.until(lease_id, RUNNING, within=1500)
+
+    first, second = world.ours("instance")
+    assert first.cost_usd == first.hourly_usd, "no second hour"
+    assert [attempt.reason for attempt in world.lease(lease_id).attempts] == [Reason.NOT_READY_IN_TIME, None]
+    assert second.region == world.lease(lease_id).attempts[-1].offer.region
+    world.down(lease_id)
+    world.until(lease_id, RELEASED, within=600)
+    world.assert_right_at_the_end()
+
+
 def _sold_out(world: CaseWorld) -> None:
     world.before("GET", "/regions/.*", lambda: world.set(capacity={f"*/{VM_PLAN}": 9}), function="SelectOfferFunction")
     world.before("POST", "/instances", lambda: world.set(capacity={f"*/{VM_PLAN}": 0}))

@@ -43,7 +43,7 @@ def test_options_become_the_fields_of_the_api(cli: Cli, api: FakeApi) -> None:
         *("--private-network", "preferred", "--network-scope", "lease"),
         *("--ssh-key", "ssh-ed25519 AAAA me", "--start-script", "setup.sh"),
         *("--image", "ubuntu-24.04", "--label", "team=vision", "--label", "run=7", "--max-duration", "2h"),
-        *("--max-attempts", "3", "--name", "train", "--idempotency-key", "mine"),
+        *("--max-attempts", "3", "--retry-not-ready", "--name", "train", "--idempotency-key", "mine"),
     )
 
     (post,) = api.of("POST")
@@ -69,6 +69,7 @@ def test_options_become_the_fields_of_the_api(cli: Cli, api: FakeApi) -> None:
         "labels": {"team": "vision", "run": "7"},
         "max_duration_seconds": 7200,
         "max_attempts": 3,
+        "retry_not_ready": True,
         "name": "train",
     }
 

@@ -25,6 +25,13 @@ NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
 and never became ready is not tried elsewhere by itself: it has cost an hour and points at the image or the script."""
 
 
+def may_try_next(spec: LeaseSpec, reason: Reason | None) -> bool:
+    """Whether an attempt that ended so is followed by another offer."""
+    if reason is Reason.NOT_READY_IN_TIME:
+        return spec.retry_not_ready
+    return reason in NEXT_OFFER_AFTER
+
+
 def same_gpu(a: str, b: str) -> bool:
     """Whether two GPU model names mean the same: only letters and digits count, `NVIDIA` may stand in front."""
     return _plain(a) == _plain(b)

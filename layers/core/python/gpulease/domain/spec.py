@@ -72,6 +72,8 @@ class LeaseSpec(Model):
     """Counted from `running`; then the lease is released with reason `expired`."""
     max_attempts: int = Field(default=10, ge=1, le=50)
     """Offers tried before the lease ends."""
+    retry_not_ready: bool = False
+    """Try the next offer also after a machine that was not ready in time. It has cost an hour, so it must be asked for."""
 
     @field_validator("providers", "regions")
     @classmethod

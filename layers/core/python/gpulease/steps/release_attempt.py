@@ -2,7 +2,7 @@
 
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.record import Change
-from gpulease.domain.selection import NEXT_OFFER_AFTER
+from gpulease.domain.selection import may_try_next
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, to_release
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current, with_attempt
@@ -34,6 +34,6 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         start_release(record, deps, f"a{attempt.number}")
     # A machine that was refused is gone already, and no release looks after it.
     leave_unused(deps.ledger.load(lease.id), deps)
-    if attempt.reason not in NEXT_OFFER_AFTER:
+    if not may_try_next(lease.spec, attempt.reason):
         return Outcome("give_up")
     return Outcome("next", THROTTLED_PAUSE_SECONDS if attempt.reason is Reason.THROTTLED else 1)
