@@ -73,7 +73,7 @@ class LeaseSpec(Model):
     max_attempts: int = Field(default=10, ge=1, le=50)
     """Offers tried before the lease ends."""
     retry_not_ready: bool = False
-    """Try the next offer also after a machine that was not ready in time. It has cost an hour, so it must be asked for."""
+    """Try the next offer also after a machine that was not ready in time. That one has cost an hour: ask for it."""
 
     @field_validator("providers", "regions")
     @classmethod
