@@ -94,8 +94,10 @@ def _note(thing: ThingView) -> str:
 def _place(place: PlaceView) -> str:
     if place.source == "live":
         return f"{place.name}: compared just now"
+    if place.verified_at and not place.incomplete_runs and not place.last_error:
+        return f"{place.name}: as the sweep of {local_time(place.verified_at)} saw it"
     since = local_time(place.verified_at) if place.verified_at else "the beginning"
-    missed = f" ({place.incomplete_runs} sweeps could not look)" if place.incomplete_runs else ""
+    missed = f" (sweeps that could not look: {place.incomplete_runs})" if place.incomplete_runs else ""
     why = f": {place.last_error}" if place.last_error else ""
     return f"{place.name}: not verified since {since}{missed}{why}"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gpulease.domain.lease import LeaseState
 from gpulease_local.front import Front, FrontServer
+from gpulease_sim.vultr import Fault
 
 from tests.support.case_world import R_SECONDS
 from tests.support.cli_world import Cli
@@ -71,7 +72,12 @@ def test_doctor_says_since_when_a_place_is_not_verified(cli: Cli, world: SweepWo
 
     assert "vultr/ewr: not verified since the beginning" in cli.run("doctor", "--no-live").out
     world.run_for(R_SECONDS)
-    assert "vultr/ewr: not verified since 2026-01-05" in cli.run("doctor", "--no-live").out
+    assert "vultr/ewr: as the sweep of 2026-01-05" in cli.run("doctor", "--no-live").out
+    world.cloud.faults.add(Fault(method="GET", path="/instances", execute=False, status=503))
+    world.run_for(R_SECONDS)
+    out = cli.run("doctor").out
+    assert "vultr/ewr: not verified since 2026-01-05" in out
+    assert "(sweeps that could not look: 1): vultr" in out
 
 
 def test_json_is_what_the_api_said(cli: Cli) -> None:

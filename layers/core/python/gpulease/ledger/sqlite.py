@@ -252,7 +252,9 @@ class SqliteLedger:
 
     def open_resources(self, *, provider: str | None = None, region: str | None = None) -> Iterator[Resource]:
         """See `ports.Ledger.open_resources`. Reads in portions: writers do not wait for the caller's loop."""
-        places = self.file.read("SELECT DISTINCT provider, region FROM ledger_resources WHERE open = 1")
+        places = [(provider, region)]
+        if provider is None or region is None:
+            places = self.file.read("SELECT DISTINCT provider, region FROM ledger_resources WHERE open = 1")
         for place in sorted(places):
             if provider not in (None, place[0]) or region not in (None, place[1]):
                 continue
