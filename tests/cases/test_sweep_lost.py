@@ -55,6 +55,7 @@ def test_c16_a_machine_deleted_by_hand_is_shown_as_ended_and_its_network_goes(
     [told] = world.events(lease_id, "resource_lost")
     assert told.facts["provider_id"] == world.machine_of(lease_id).provider_id
     assert world.billed() == []
+    assert not world.calls("DELETE", f"/.*/{told.facts['provider_id']}"), "what is gone is looked at, not deleted"
     world.assert_right_at_the_end()
 
 

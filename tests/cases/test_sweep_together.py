@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gpulease.domain.lease import LeaseState
-from gpulease.domain.sweep import SweepReport
+from gpulease.domain.sweep import SWEEP_EVERY, SweepReport
 from gpulease.errors import LedgerUnavailable
 from gpulease.steps import sweep
 
@@ -176,3 +176,25 @@ def test_an_account_that_is_no_longer_configured_is_said_to_be_unverified(world:
     assert alarm["account"] == "sold"
     assert world.state_of().incomplete_runs == 0
     assert world.lease(lease_id).state is RUNNING
+
+
+def test_the_schedule_is_as_often_as_the_rules_think(world: SweepWorld) -> None:
+    every = [each.every_seconds for each in world.stack.stack.template.schedules if each.function == SWEEP]
+
+    assert every == [SWEEP_EVERY.total_seconds()] == [R_SECONDS]
+
+
+def test_what_is_seen_for_the_first_time_is_told_and_not_touched(world: SweepWorld) -> None:
+    _running(world)
+    orphan = plant(world, [marker(f"{NOBODYS}.instance.1")])
+    kept = plant(world, [marker("l-cccccccccccc.instance.1"), "gpulease:keep"])
+    world.off.add(SWEEP)
+    world.run_for(10)
+
+    report = _sweep(world)
+
+    assert (report.taken_up, report.watching, report.exempt) == (0, 1, 1)
+    assert {line.rpartition(": ")[2]: line.split()[1] for line in report.lines} == {
+        "given back if it is seen so again": orphan,
+        "exempt": kept,
+    }

@@ -5,11 +5,12 @@ then nothing is written as gone but a network of its own: `release` proves a mac
 """
 
 from dataclasses import replace
+from datetime import datetime
 
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.observation import Observation
 from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.release import released
+from gpulease.domain.release import absent_once_more, released
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.domain.sweep import Missing
 from gpulease.domain.transitions import cancel, event, reopen, to_release
@@ -74,8 +75,16 @@ def _end(deps: Deps, record: LeaseRecord, machine: Resource, since: str) -> None
         change = Change(lease_id=lease.id, resources=(to_release(machine, now),), epoch=lease.epoch)
     else:
         change = cancel(record, now=now, reason=reason, detail=detail)
-    deps.ledger.commit(replace(change, events=(told, *change.events)))
+    marked = tuple(_absent_once(each, now) if each.id == machine.id else each for each in change.resources)
+    deps.ledger.commit(replace(change, resources=marked, events=(told, *change.events)))
     start_release(deps.ledger.load(lease.id), deps)
+
+
+def _absent_once(machine: Resource, now: datetime) -> Resource:
+    """With the absence that was just read: giving back then begins with a look, and sends no delete to what is gone."""
+    if machine.release is None:
+        return machine
+    return machine.model_copy(update={"release": absent_once_more(machine.release, now)})
 
 
 def _go_without(deps: Deps, record: LeaseRecord, resource: Resource, since: str) -> None:

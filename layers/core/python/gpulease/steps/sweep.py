@@ -133,6 +133,8 @@ class _Place:
         for sighting in judgement.new:
             facts = self._facts(sighting)
             deps.log.warning("unowned_seen", **facts, exempt=sighting.exempt, readable=sighting.readable)
+            what = "exempt" if sighting.exempt else "given back if it is seen so again" if sighting.readable else "left"
+            report.lines.append(f"{sighting.kind} {sighting.provider_id} at {self._name} is in nobody's hands: {what}")
             if not sighting.readable and not report.dry_run:
                 deps.notifier.alarm(
                     alarms.UNOWNED_FOUND, f"{sighting.marker} names nothing we know; it is not touched", facts
