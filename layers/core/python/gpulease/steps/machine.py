@@ -47,8 +47,6 @@ def poll_pause_seconds(attempt: Attempt, now: datetime) -> int:
     age = (now - attempt.begun_at).total_seconds()
     if attempt.offer.kind is PlanKind.BARE_METAL:
         return 15 if age < 120 else 45
-    if age < 20:
-        return 10
     return 4 if age < 300 else 10
 
 
