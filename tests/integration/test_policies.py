@@ -1,0 +1,75 @@
+"""Each function may do in AWS what it does, and nothing else: its calls are recorded and held against its policy."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpulease_sim.vultr import MachineRule, Settings
+
+from tests.support import template_policies
+from tests.support.case_world import METAL_PLAN, ONE_METAL, ONE_VM, REGION, VM_PLAN
+from tests.support.ministack import ministack
+from tests.support.recorded_calls import Call, RecordedStack
+from tests.support.vultr_world import STEADY, STEADY_METAL
+
+__all__ = ["ministack"]
+
+ROOT = Path(__file__).resolve().parents[2]
+FUNCTIONS = template_policies.resources(template_policies.read(ROOT), template_policies.FUNCTION)
+RARE = {
+    ("dynamodb:ConditionCheckItem", "LedgerTable"): "a fact is written without the lease's row (law 3)",
+    ("dynamodb:BatchGetItem", "LedgerTable"): "whether an alarm was raised already, when a key is refused",
+    ("dynamodb:Scan", "LedgerTable/index"): "the doctor's look at everything that is open",
+    ("dynamodb:UpdateItem", "RuntimeTable"): "stock and pauses that are shared",
+    ("dynamodb:DeleteItem", "RuntimeTable"): "parts of the offers before the last",
+    ("secretsmanager:GetSecretValue", "secrets"): "the doctor's look at the provider",
+    ("sns:Publish", "AlarmTopic"): "a key is refused, something is stuck or unowned",
+    ("states:DescribeExecution", "release"): "a release that is overdue",
+    ("states:StartExecution", "release"): "a release that nobody works on",
+}
+"""What a function may be allowed without being seen doing it in these few lives, and when it would."""
+
+
+@pytest.fixture(scope="module")
+def calls(ministack: Any) -> Iterator[set[Call]]:
+    """All calls of some whole lives: with and without networks, on metal, without capacity, with lost starts."""
+    world = RecordedStack(ministack, Settings(vm=STEADY, metal=STEADY_METAL, requests_per_second=None))
+    world.live(**ONE_VM)
+    world.live(**ONE_VM, private_network="preferred")
+    world.live(**ONE_VM, private_network="required", network_scope="lease")
+    world.live(**ONE_METAL, private_network="preferred", network_scope="lease")
+    cloud = world.stack.cloud
+    cloud.settings = replace(cloud.settings, rules=(MachineRule(change={"attach_failures": float("inf")}),))
+    world.live(**ONE_VM, private_network="preferred", network_scope="lease")
+    cloud.settings = replace(cloud.settings, rules=(), vanishing=frozenset({f"{REGION}/{VM_PLAN}"}))
+    nowhere = world.stack.up(**ONE_VM)
+    world.wait_for(nowhere, "released")
+    cloud.settings = replace(cloud.settings, vanishing=frozenset())
+    world.lost_starts = 2
+    world.live(**ONE_VM)
+    lease = world.stack.up(**ONE_VM, max_duration_seconds=600)
+    world.wait_for(lease, "released")
+    world.stack.api("GET", "/v1/leases")
+    yield world.recorder.calls
+    world.close()
+
+
+def test_the_lives_use_every_function(calls: set[Call]) -> None:
+    assert {function for function, _, _ in calls} == set(FUNCTIONS)
+    assert VM_PLAN != METAL_PLAN
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_is_allowed_what_it_does(calls: set[Call], function: str) -> None:
+    used = {(action, resource) for name, action, resource in calls if name == function}
+
+    assert used - template_policies.allowed(FUNCTIONS[function]) == set()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_is_allowed_no_more_than_it_does(calls: set[Call], function: str) -> None:
+    used = {(action, resource) for name, action, resource in calls if name == function}
+
+    assert template_policies.allowed(FUNCTIONS[function]) - used - set(RARE) == set()

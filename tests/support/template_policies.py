@@ -1,0 +1,72 @@
+"""What `template.yaml` allows its functions: (action, resource) by function, in the words of `recorded_calls`."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FUNCTION = "AWS::Serverless::Function"
+
+
+class _Tags(yaml.SafeLoader):
+    """CloudFormation's short tags as {tag: value}."""
+
+
+def _tag(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.ScalarNode):
+        return {suffix: loader.construct_scalar(node)}
+    if isinstance(node, yaml.SequenceNode):
+        return {suffix: loader.construct_sequence(node, deep=True)}
+    assert isinstance(node, yaml.MappingNode)
+    return {suffix: loader.construct_mapping(node, deep=True)}
+
+
+_Tags.add_multi_constructor("!", _tag)
+
+
+def read(root: Path) -> dict[str, Any]:
+    """The template's document, tags as {tag: value}."""
+    document: dict[str, Any] = yaml.load((root / "template.yaml").read_text(encoding="utf-8"), _Tags)  # noqa: S506 - a SafeLoader
+    return document
+
+
+def resources(document: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """Logical id to properties, of one type."""
+    return {name: each.get("Properties", {}) for name, each in document["Resources"].items() if each["Type"] == kind}
+
+
+def statements(properties: dict[str, Any]) -> list[dict[str, Any]]:
+    """The statements of a function's or state machine's own policies."""
+    return [each for policy in properties.get("Policies", ()) for each in policy["Statement"]]
+
+
+def listed(value: Any) -> list[Any]:
+    """A thing or a list of things as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def allowed(properties: dict[str, Any]) -> set[tuple[str, str]]:
+    """(action, resource) that the function may use."""
+    return {
+        (action, resource)
+        for each in statements(properties)
+        for action in listed(each["Action"])
+        for named in listed(each["Resource"])
+        for resource in _resources_of(action, named)
+    }
+
+
+def _resources_of(action: str, named: Any) -> list[str]:
+    text = next(iter(named.values())) if isinstance(named, dict) else str(named)
+    if found := re.fullmatch(r"(?:\$\{)?(\w+Table)\.Arn\}?(/index/[\w*]+)?", text):
+        return [found[1] + ("/index" if found[2] else "")]
+    if re.search(r":secret:gpulease/\$\{AWS::StackName\}/\*$", text):
+        return ["secrets"]
+    if found := re.search(r":(stateMachine|execution):\$\{AWS::StackName\}-([\w*:]+)$", text):
+        # What an action is about decides which of the two kinds of names it can use at all.
+        if (found[1] == "execution") != (action == "states:DescribeExecution"):
+            return []
+        machine = found[2].removesuffix(":*")
+        return ["provision", "release"] if machine == "*" else [machine]
+    return [text]

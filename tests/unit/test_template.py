@@ -1,0 +1,130 @@
+"""What no stand-in for AWS checks in `template.yaml`: read and compared with the code."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpulease.ledger.keys import RUNTIME_TTL
+from gpulease.runtime.settings import PREFIX, Settings
+
+from tests.support import template_policies
+from tests.support.template_policies import FUNCTION, listed, resources, statements
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = template_policies.read(ROOT)
+FUNCTIONS = resources(DOCUMENT, FUNCTION)
+MACHINES = resources(DOCUMENT, "AWS::Serverless::StateMachine")
+DEFAULTS = DOCUMENT["Globals"]["Function"]
+WITHOUT_RESOURCES = {"logs"}
+"""Services of which some actions know no resource, so that only `*` is possible."""
+RUNBOOK_ALARMS = {"ReleaseStuck", "SweepIncomplete", "ProviderAuthFailed", "UnownedResourceFound"}
+
+
+def test_every_setting_is_given_by_the_template_or_has_a_default() -> None:
+    given = set(DEFAULTS["Environment"]["Variables"])
+    needed = {PREFIX + name.upper() for name, field in Settings.model_fields.items() if field.is_required()}
+
+    assert needed <= given
+
+
+def test_every_variable_of_ours_in_the_template_is_a_setting() -> None:
+    given = {name for name in DEFAULTS["Environment"]["Variables"] if name.startswith(PREFIX)}
+
+    assert given <= {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *MACHINES])
+def test_no_policy_has_a_wildcard_action_or_a_needless_wildcard_resource(name: str) -> None:
+    for each in statements(FUNCTIONS.get(name) or MACHINES[name]):
+        actions = listed(each["Action"])
+
+        assert not [action for action in actions if "*" in action]
+        assert "*" not in listed(each["Resource"]) or {a.partition(":")[0] for a in actions} <= WITHOUT_RESOURCES
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_logs_where_logs_end_some_day(name: str) -> None:
+    logging = FUNCTIONS[name].get("LoggingConfig", DEFAULTS["LoggingConfig"])
+    group = DOCUMENT["Resources"][logging["LogGroup"]["Ref"]]
+
+    assert group["Type"] == "AWS::Logs::LogGroup"
+
+
+def test_every_log_group_has_a_retention() -> None:
+    groups = resources(DOCUMENT, "AWS::Logs::LogGroup")
+
+    assert groups
+    assert [name for name, each in groups.items() if "RetentionInDays" not in each] == []
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_state_machine_logs_and_traces(name: str) -> None:
+    (target,) = MACHINES[name]["Logging"]["Destinations"]
+
+    assert target["CloudWatchLogsLogGroup"]["LogGroupArn"] == {"GetAtt": "WorkflowLogs.Arn"}
+    assert MACHINES[name]["Tracing"]["Enabled"] is True
+
+
+@pytest.mark.parametrize("name", [name for name, each in FUNCTIONS.items() if "Events" in each])
+def test_every_schedule_can_be_read_is_tried_again_and_leaves_a_trace(name: str) -> None:
+    for event in FUNCTIONS[name]["Events"].values():
+        schedule = event["Properties"]
+        rate = re.fullmatch(r"rate\((\d+) (minute|hour|day)(s?)\)", schedule["ScheduleExpression"])
+
+        assert rate is not None
+        assert int(rate[1]) > 0
+        assert (rate[1] == "1") == (rate[3] == "")  # the service refuses "1 minutes" and "5 minute"
+        assert schedule["RetryPolicy"]["MaximumRetryAttempts"] > 0
+        assert schedule["DeadLetterConfig"] == {"Arn": {"GetAtt": "UndeliveredQueue.Arn"}}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_is_built_by_the_makefile_of_its_folder(name: str) -> None:
+    makefile = ROOT / FUNCTIONS[name]["CodeUri"] / "Makefile"
+    targets = re.findall(r"^(build-\S+):", makefile.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert DOCUMENT["Resources"][name]["Metadata"] == {"BuildMethod": "makefile"}
+    assert targets in (["build-%"], [f"build-{name}"])
+
+
+def test_the_table_that_expires_does_so_by_the_attribute_that_the_code_writes() -> None:
+    specified = resources(DOCUMENT, "AWS::DynamoDB::Table")["RuntimeTable"]["TimeToLiveSpecification"]
+
+    assert specified == {"AttributeName": RUNTIME_TTL, "Enabled": True}
+
+
+def test_each_alarm_of_the_runbook_is_counted_from_the_log_and_watched() -> None:
+    filters = resources(DOCUMENT, "AWS::Logs::MetricFilter").values()
+    counted = {
+        found[1]: each["MetricTransformations"][0]["MetricName"]
+        for each in filters
+        if (found := re.search(r'\$\.alarm = "(\w+)"', each["FilterPattern"]))
+    }
+    watched = {each["MetricName"] for each in resources(DOCUMENT, "AWS::CloudWatch::Alarm").values()}
+
+    assert counted == {name: name for name in RUNBOOK_ALARMS}
+    assert watched >= RUNBOOK_ALARMS
+
+
+def test_nothing_names_an_account_or_a_region() -> None:
+    text = (ROOT / "template.yaml").read_text(encoding="utf-8")
+
+    assert re.findall(r"\b\d{12}\b", text) == []
+    assert re.findall(r"\b(?:us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d\b", text) == []
+
+
+def test_the_layer_is_pinned_to_what_the_tests_run_with() -> None:
+    shipped, tested = (_pins(ROOT / path) for path in ("layers/deps/requirements.txt", "requirements/dev.txt"))
+
+    assert shipped
+    assert shipped.items() <= tested.items()
+
+
+def test_the_heavy_catalogue_is_in_one_function_only() -> None:
+    assert "gpuhunt" not in _pins(ROOT / "layers/deps/requirements.txt")
+    assert [path.parent.name for path in (ROOT / "functions").glob("*/requirements.txt")] == ["refresh_offers"]
+
+
+def _pins(path: Path) -> dict[str, Any]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE))
