@@ -3,7 +3,7 @@
 How it is put together. `run.py` plays the users of a seed (`scenario.py`) on a whole stack in virtual time
 (`virtual.py`). Everything that a function does to the world passes `effects.py`, where `storm.py` (`--faults all`) or
 `crash.py` (`--crash-points`) decides what becomes of it; `climate.py` is what goes wrong for everybody at once.
-`invariants.py` watches all along, `verdict.py`, `expected.py` and `audit.py` judge at the end, `replay.py` and
+`invariants.py` watches all along, `verdict.py`, `expected.py` and `audit.py` judge at the end, `shrinking.py` and
 `timeline.py` explain a failure.
 """
 
@@ -17,7 +17,7 @@ SHRINK_UP_TO = 400
 
 def main(*, leases: int, seed: int, faults: str, json_output: bool) -> int:
     """Run and print the report; 1 when a promise was broken, then also the smallest run that breaks it, on stderr."""
-    from gpulease_local.simulate import replay as replays
+    from gpulease_local.simulate import shrinking
     from gpulease_local.simulate.report import describe
     from gpulease_local.simulate.run import simulate
 
@@ -25,13 +25,13 @@ def main(*, leases: int, seed: int, faults: str, json_output: bool) -> int:
     sys.stdout.write(report.as_json() + "\n" if json_output else "\n".join(describe(report)) + "\n")
     if report.ok:
         return 0
-    case = replays.Case(seed=seed, leases=leases, faults=faults)
-    number = replays.number_of(report, case)
+    case = shrinking.Case(seed=seed, leases=leases, faults=faults)
+    number = shrinking.number_of(report, case)
     if faults == "all" and (number is not None or leases <= SHRINK_UP_TO):
-        case = replays.shrink(
+        case = shrinking.shrink(
             case, number, lambda text: void(sys.stderr.write(text + "\n")), alone_only=leases > SHRINK_UP_TO
         )
-    sys.stderr.write("\n".join(replays.tell(case).lines()) + "\n")
+    sys.stderr.write("\n".join(shrinking.tell(case).lines()) + "\n")
     return EXIT_BROKEN
 
 
@@ -39,9 +39,9 @@ def replay(text: str, *, leases: int, faults: str) -> int:
     """Run a case again and tell its story; 1 when it fails. Raises ValueError for a text that is no case."""
     if text.startswith("workflow="):
         return _replay_cut(text)
-    from gpulease_local.simulate import replay as replays
+    from gpulease_local.simulate import shrinking
 
-    told = replays.tell(replays.case_of(text, leases=leases, faults=faults))
+    told = shrinking.tell(shrinking.case_of(text, leases=leases, faults=faults))
     sys.stdout.write("\n".join(told.lines()) + "\n")
     return 0 if told.report.ok else EXIT_BROKEN
 

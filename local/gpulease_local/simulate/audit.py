@@ -14,7 +14,7 @@ from decimal import Decimal
 from gpulease.domain.cost import lease_cost
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.record import LeaseRecord
-from gpulease.domain.resource import ResourceKind, ResourceState
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease_sim.vultr.book import Book, BookObject
 
 CENT = Decimal("0.01")
@@ -48,18 +48,9 @@ def audit(book: Book, records: Iterable[LeaseRecord], now: datetime, *, without:
     records = list(records)
     strangers = frozenset(without)
     objects = [each for each in book.objects() if each.id not in strangers]
-    held = {
-        resource.provider_id: resource
-        for record in records
-        for resource in record.resources
-        if resource.provider_id and resource.state is not ResourceState.RELEASED
-    }
-    intents = {
-        resource.marker
-        for record in records
-        for resource in record.resources
-        if not resource.provider_id and resource.state is not ResourceState.RELEASED
-    }
+    cared_for = [resource for record in records for resource in record.resources if _is_cared_for(record, resource)]
+    held = {resource.provider_id for resource in cared_for if resource.provider_id}
+    intents = {resource.marker for resource in cared_for if not resource.provider_id}
     closed = {
         resource.provider_id
         for record in records
@@ -77,6 +68,13 @@ def audit(book: Book, records: Iterable[LeaseRecord], now: datetime, *, without:
         cost_book_usd=sum((each.cost_usd for each in objects), Decimal(0)),
         cost_ledger_usd=sum((lease_cost(record, now) for record in records), Decimal(0)),
     )
+
+
+def _is_cared_for(record: LeaseRecord, resource: Resource) -> bool:
+    """Whether somebody gives it back sooner or later: nobody works for a lease that is released."""
+    if record.lease.state is LeaseState.RELEASED:
+        return resource.state is ResourceState.RELEASING
+    return resource.state is not ResourceState.RELEASED
 
 
 def duplicates(objects: Iterable[BookObject]) -> list[str]:

@@ -332,7 +332,8 @@ def enumerate_all(
     ways: Sequence[Way] = WAYS,
     progress: Callable[[str], None] | None = None,
 ) -> CrashReport:
-    """Run every workflow once per effect and way; then so many pairs. `every`: only each so-manieth point."""
+    """Run every workflow once per effect and way; then so many pairs. `every`: only each so-manieth effect, of
+    each way another one."""
     began = monotonic()
     report = CrashReport(seed=seed)
     plain = {workflow.name: OneLease(workflow, seed=seed).run() for workflow in workflows}
@@ -340,7 +341,8 @@ def enumerate_all(
     for workflow in workflows:
         report.workflows[workflow.name] = plain[workflow.name].effects
         report.add(plain[workflow.name])
-        for point in list(points_of(plain[workflow.name], ways))[::every]:
+        points = list(points_of(plain[workflow.name], ways))
+        for point in [each for each in points if (each.effect + list(Way).index(each.way)) % every == 0]:
             report.points += 1
             ways_seen[point.way] += 1
             report.add(OneLease(workflow, [point], seed=seed).run())

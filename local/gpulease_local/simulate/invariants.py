@@ -40,6 +40,7 @@ class Watch:
 
     - `no_intent`: a create call whose marker is not an open intent in the ledger (law 1);
     - `create_repeated`: a second create call with one marker (law 2);
+    - `decided_too_late`: an intent written for a lease that is ending: only facts may be written then (law 3);
     - `closed_while_billed`: a resource or lease written as released while the book still bills it (laws 4 and 5);
     - `network_before_machine`: a network's delete sent while a machine that is to be given back is in it (law 6);
     - `foreign_touched`: a changing call about something that does not carry our marker (law 8);
@@ -76,6 +77,7 @@ class Watch:
         self._by_lease: dict[str, list[Entry]] = defaultdict(list)
         self._created: dict[str, int] = defaultdict(int)
         self._unowned_since: dict[str, float] = {}
+        self._ending: set[str] = set()
         self._known = 0
         self._overlapping: dict[str, float] = {}
 
@@ -142,7 +144,13 @@ class Watch:
     def committed(self, change: Change) -> None:
         """A write was carried out."""
         now = self._now()
+        if change.lease is not None:
+            ending = change.lease.state in (LeaseState.RELEASING, LeaseState.RELEASED)
+            (self._ending.add if ending else self._ending.discard)(change.lease_id)
         for row in change.resources:
+            new = row.state is ResourceState.INTENDED and row.id not in self._rows
+            if new and change.lease_id in self._ending:
+                self._broken("decided_too_late", change.lease_id, f"{row.id} is asked for")
             self._row_written(row, now)
         if change.lease is not None and change.lease.state is LeaseState.RUNNING:
             self.on_running(change.lease_id)

@@ -80,7 +80,7 @@ class Shrunk:
 
     def lines(self) -> list[str]:
         """For people."""
-        said = [f"seed {self.case.seed}: still fails as --replay {self.case}"]
+        said = [f"seed {self.case.seed}: {'ends well' if self.report.ok else 'still fails'} as --replay {self.case}"]
         said += [f"  {suspect}" for suspect in self.report.suspects]
         said += [f"with these misfortunes ({len(self.misfortunes)}):", *(f"  {each}" for each in self.misfortunes)]
         return [*said, "what happened:", *(f"  {each}" for each in self.timeline)]
