@@ -65,6 +65,13 @@ def test_a_twin_in_the_middle_of_each_call_changes_nothing() -> None:
     assert report.points > 20
 
 
+def test_given_back_in_the_middle_of_any_call_it_ends_as_if_nothing_had_happened() -> None:
+    report = enumerate_all(every=2, ways=[Way.GIVEN_BACK], workflows=[by_name("vm_with_network")])
+
+    assert report.failures == []
+    assert report.points > 20
+
+
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
 def test_every_effect_of_a_workflow_is_a_point(workflow: Workflow) -> None:
     ran = OneLease(workflow).run()

@@ -39,6 +39,8 @@ class Way(StrEnum):
     """The execution is aborted there and the function dies with it: nobody but the schedule goes on."""
     TWIN = "twin"
     """The same call runs from beginning to end in the middle of itself."""
+    GIVEN_BACK = "given_back"
+    """Its user gives the lease back in the middle of the call."""
 
 
 WAYS = (Way.BEFORE, Way.AFTER, Way.ABORTED)
@@ -74,8 +76,15 @@ class Ran:
 class _Cuts:
     """`effects.Meddler` that cuts at given effects."""
 
-    def __init__(self, effects: Effects, points: Sequence[Point], stack: Callable[[], VirtualStack]) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        points: Sequence[Point],
+        stack: Callable[[], VirtualStack],
+        give_back: Callable[[str], None],
+    ) -> None:
         self._effects = effects
+        self._give_back = give_back
         self._points = {point.effect: point.way for point in points}
         self._stack = stack
         self._call: tuple[str, Any] | None = None
@@ -99,6 +108,9 @@ class _Cuts:
             if self._call is not None:
                 self._effects.past_meddling(self._stack().stack.functions.invoke)(*self._call)
             return do()
+        if way is Way.GIVEN_BACK:
+            self._give_back(effect.lease)
+            return do()
         if execution is not None:
             self._stack().engine.stop(*execution, error="Aborted", cause="by the simulation")
         raise self._effects.kill()
@@ -116,7 +128,7 @@ class OneLease:
         self._workflow = workflow
         self._points = tuple(points)
         self.effects = Effects()
-        self.cuts = _Cuts(self.effects, points, lambda: self.stack)
+        self.cuts = _Cuts(self.effects, points, lambda: self.stack, self._give_back_now)
         self.watch = Watch(lambda: self.stack.cloud.book, lambda: self.stack.clock.time(), DEPLOYMENT)
         self.stack = VirtualStack(
             seed=seed,
@@ -167,6 +179,11 @@ class OneLease:
                 self.stack.down(self._lease)
         except (ApiRefused, Killed) as refused:
             self._again(refused, self._give_back)
+
+    def _give_back_now(self, lease_id: str) -> None:
+        # A shared network's holder has effects of its own; its user has only the lease.
+        self._lease = self._lease or lease_id
+        self._give_back()
 
     def _again(self, refused: BaseException, act: Callable[[], None]) -> None:
         self._repeats += 1

@@ -34,6 +34,7 @@ class Story:
     refusals: int = 0
     """Creates and attaches of this lease that the provider itself refused."""
     misfortunes: set[str] = field(default_factory=set)
+    misfortunes_at: list[float] = field(default_factory=list)
     disturbed: bool = False
     """A clock step, an outage or lost schedules fell into its life."""
 
@@ -81,7 +82,7 @@ def _has_evidence(
             gone = any(ended_at is not None and m.destroyed_from <= ended_at for m in machines)
             return gone or "ignored" in happened
         case Reason.NOT_READY_IN_TIME:
-            return bool(happened) or story.disturbed or _was_late(record, story)
+            return story.disturbed or _was_late(record, story) or _was_delayed(record, story)
         case Reason.NO_CAPACITY | Reason.QUOTA_EXCEEDED | Reason.REJECTED:
             return story.refusals > 0 or "refused" in happened
         case Reason.NETWORK_UNSUPPORTED:
@@ -105,3 +106,12 @@ def _was_late(record: LeaseRecord, story: Story) -> bool:
     deadline = asked[-1].ready_deadline.timestamp()
     markers = [r.marker for r in record.resources if r.attempt == asked[-1].number]
     return any(story.ready_at.get(marker, 0.0) > deadline - _SLACK_SECONDS for marker in markers)
+
+
+def _was_delayed(record: LeaseRecord, story: Story) -> bool:
+    """Whether something went wrong while the last machine was waited for."""
+    asked = [a for a in record.lease.attempts if a.asked]
+    if not asked:
+        return False
+    begin, end = asked[-1].started_at.timestamp(), asked[-1].ready_deadline.timestamp() + _SLACK_SECONDS
+    return any(begin <= at <= end for at in story.misfortunes_at)

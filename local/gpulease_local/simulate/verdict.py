@@ -47,17 +47,27 @@ class Verdict:
     def __post_init__(self) -> None:
         self.ours = [record for record in self.records if record.lease.id in self.names]
         happened: dict[str, set[str]] = {}
+        times: dict[str, list[float]] = {}
         for each in self.seen:
+            times.setdefault(each.lease, []).append(each.at)
             happened.setdefault(each.lease, set()).add(each.kind.partition(" ")[0])
         for record in self.ours:
             story = self._story(record)
             story.misfortunes = happened.get(self.names[record.lease.id], set())
+            story.misfortunes_at = times.get(self.names[record.lease.id], [])
             released = record.lease.released_at or self.now
             story.disturbed = self.climate.disturbed(story.asked_at, released.timestamp())
             story.refusals = self.watch.refusals.get(record.lease.id, 0)
 
     def _story(self, record: LeaseRecord) -> Story:
-        return self.stories[self.names[record.lease.id]]
+        """Of a lease that nobody asked for (it was made for something found), only how long it lived is known."""
+        known = self.stories.get(self.names.get(record.lease.id, ""))
+        if known is not None:
+            return known
+        created, released = record.lease.created_at, record.lease.released_at or self.now
+        since = min([created, *(r.billed_from for r in record.resources if r.billed_from is not None)])
+        disturbed = self.climate.disturbed(since.timestamp(), released.timestamp())
+        return Story(asked_at=since.timestamp(), disturbed=disturbed)
 
     def fill(self, report: Report) -> Report:
         """Write everything that was judged into the report."""
@@ -147,7 +157,7 @@ class Verdict:
     def _costs(self) -> list[Violation]:
         """The ledger never says less than the book; the same to the cent where nothing went wrong."""
         broken = []
-        for record in self.ours:
+        for record in self.records:
             if record.lease.state is LeaseState.RELEASED:
                 broken += [v for row in record.of_kind(ResourceKind.INSTANCE) for v in self._cost(record, row)]
         return broken

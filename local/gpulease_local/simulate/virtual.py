@@ -161,6 +161,9 @@ class VirtualStack:
             self.clock.spend(seconds)
 
     def _timed(self, work: Callable[[], Any]) -> tuple[Any, float]:
+        if self._in_call:
+            # Somebody else's call in the middle of this one: it takes no time of its own.
+            return work(), 0.0
         self.clock.begin_call()
         self._in_call = True
         try:
