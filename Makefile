@@ -11,6 +11,8 @@ BIN := .venv/bin
 PIP_QUIET := -qq --disable-pip-version-check --no-input
 PYTEST_ARGS ?=
 SEED ?= 7
+PEERS ?= ../shared/peers
+PEERS_ARGS ?=
 LEASES ?= 300
 
 # Only the folders that exist are given to mypy: it refuses a missing one.
@@ -62,6 +64,18 @@ simulate-long: .venv/.installed ## ten seeds of 10,000 lifecycles with all fault
 bench: .venv/.installed ## measure the figures that the documentation quotes
 	@$(BIN)/python -m bench
 
+.PHONY: bench-peers
+bench-peers: peers-are-there .venv/.installed .venv-peers/.locked ## side by side with dstack, against one simulator (35 min; PEERS=folder)
+	@$(BIN)/python -m bench.bench_peers --harness "$(PEERS)/dstack" --harness-python .venv-peers/bin/python $(PEERS_ARGS)
+
+.PHONY: peers-are-there
+peers-are-there:
+	@if [ ! -f "$(PEERS)/dstack/run.py" ] || [ ! -f "$(PEERS)/dstack/requirements.txt" ]; then \
+	  echo "bench-peers needs the harness that drives dstack: no run.py and requirements.txt in $(PEERS)/dstack." >&2; \
+	  echo "It is no part of this repository. Say where it is: make bench-peers PEERS=/path/to/peers" >&2; \
+	  echo "(docs/peers.md says what it must offer)" >&2; exit 2; \
+	fi
+
 .PHONY: test
 test: .venv/.installed .venv-ministack/.locked ## run the tests (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
@@ -106,7 +120,7 @@ lock: ## pin the newest versions that fit, into requirements/*.txt (with Python 
 
 .PHONY: clean
 clean: ## remove environments, caches and built files
-	@rm -rf .venv .venv-ministack .venv-sam .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	@rm -rf .venv .venv-ministack .venv-sam .venv-peers .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
 	  .aws-sam build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -125,6 +139,9 @@ FORCE:
 
 .venv-ministack/.locked: requirements/ministack.txt $(call stale,.venv-ministack)
 	$(call make_venv,.venv-ministack,requirements/ministack.txt)
+
+.venv-peers/.locked: $(PEERS)/dstack/requirements.txt $(call stale,.venv-peers)
+	$(call make_venv,.venv-peers,$(PEERS)/dstack/requirements.txt)
 
 .venv-sam/.locked: requirements/sam.txt $(call stale,.venv-sam)
 	$(call make_venv,.venv-sam,requirements/sam.txt)
