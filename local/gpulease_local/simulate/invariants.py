@@ -75,6 +75,8 @@ class Watch:
         self._open_markers: dict[str, int] = defaultdict(int)
         self._by_marker: dict[str, list[Entry]] = defaultdict(list)
         self._by_lease: dict[str, list[Entry]] = defaultdict(list)
+        self._with_several: dict[str, None] = {}
+        """Leases that have had more than one machine, in order."""
         self._created: dict[str, int] = defaultdict(int)
         self._unowned_since: dict[str, float] = {}
         self._ending: set[str] = set()
@@ -138,7 +140,10 @@ class Watch:
             if not marker or entry.id in self.foreign:
                 continue
             self._by_marker[marker].append(entry)
-            self._by_lease[lease_of_marker(marker)].append(entry)
+            lease = lease_of_marker(marker)
+            self._by_lease[lease].append(entry)
+            if entry.kind != "vpc" and sum(e.kind != "vpc" for e in self._by_lease[lease]) > 1:
+                self._with_several[lease] = None
             self._owned_or_not(entry)
 
     def committed(self, change: Change) -> None:
@@ -208,9 +213,8 @@ class Watch:
         """Measure what lasts."""
         self.called()
         now = self._now()
-        for lease, entries in self._by_lease.items():
-            if len(entries) > 1:
-                self._measure_overlap(lease, entries, now)
+        for lease in self._with_several:
+            self._measure_overlap(lease, self._by_lease[lease], now)
 
     def _measure_overlap(self, lease: str, entries: list[Entry], now: float) -> None:
         living = [e for e in entries if e.kind != "vpc" and e.destroyed_from > now]
