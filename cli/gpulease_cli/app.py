@@ -60,7 +60,12 @@ class App:
         endpoint = self.endpoint()
         if endpoint.sends_token_in_the_clear:
             self.note(f"warning: {endpoint.url} is not encrypted; the token travels in the clear")
-        return Client(endpoint.url, endpoint.token, timeout_seconds=timeout_seconds, clock=self.clock)
+        sign = None
+        if endpoint.is_signed and endpoint.profile is not None:
+            from gpulease_cli.sigv4 import Sigv4Signer
+
+            sign = Sigv4Signer(endpoint.profile.region, endpoint.profile.aws_profile or None)
+        return Client(endpoint.url, endpoint.token, timeout_seconds=timeout_seconds, clock=self.clock, sign=sign)
 
     # --- output -------------------------------------------------------------------------------------------------------
 

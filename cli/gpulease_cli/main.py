@@ -23,6 +23,8 @@ _COMMANDS = {
     "down": "Give machines back and wait until they are gone.",
     "doctor": "Compare what is held with what the providers show.",
     "sweep": "Give back now what is in nobody's hands.",
+    "configure": "Use a deployed stack from now on.",
+    "secrets": "Keep the keys of provider accounts.",
     "local": "Run gpulease on this computer, without AWS.",
     "simulate": "Run many whole lifecycles in virtual time.",
     "simulator": "Run a simulated provider.",

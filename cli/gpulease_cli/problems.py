@@ -21,6 +21,14 @@ def problem_line(problem: ApiProblem, call: Callable[[str], str] = str) -> str:
         return f"{call(first.field)}: {text}" if first.field else text
     if problem.status == 401:
         return f"token: {problem}; give the right one with --token or GPULEASE_TOKEN"
+    if problem.status == 403 and not problem.code:
+        # Not our API's answer but its gateway's, which says little.
+        if "expired" in problem.detail.lower():
+            return "the AWS credentials have expired; log in again (`aws sso login`)"
+        return (
+            f"the API did not let you in (403: {problem.detail or problem.title}); your AWS identity needs "
+            "execute-api:Invoke on it, and must be of its account; see docs/deploy.md"
+        )
     return f"{problem.title}: {problem.detail}" if problem.title and problem.detail else str(problem)
 
 

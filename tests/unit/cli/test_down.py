@@ -144,7 +144,7 @@ def test_ctrl_c_stops_the_waiting_only(cli: Cli, api: FakeApi) -> None:
 
 def test_a_refusal_of_the_api_is_told(cli: Cli, api: FakeApi) -> None:
     api.add(lease())
-    api.faults = [Fault("DELETE", 403, {"title": "Forbidden", "detail": "not yours"})]
+    api.faults = [Fault("DELETE", 403, {"title": "Forbidden", "detail": "not yours", "code": "not_yours"})]
 
     result = cli.run("down", "train")
 

@@ -36,7 +36,7 @@ def test_the_local_token_is_not_sent_to_another_address(tmp_path: Path) -> None:
 
 
 def test_without_any_address_the_error_says_what_was_tried_and_how_to_start(tmp_path: Path) -> None:
-    with pytest.raises(CliError, match=r"--endpoint, GPULEASE_ENDPOINT and .*api\.json.*gpulease local") as caught:
+    with pytest.raises(CliError, match=r"--endpoint, GPULEASE_ENDPOINT, .*api\.json.*gpulease local") as caught:
         discover({"GPULEASE_HOME": str(tmp_path)})
 
     assert caught.value.code is ExitCode.UNREACHABLE
