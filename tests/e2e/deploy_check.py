@@ -9,6 +9,7 @@ import contextlib
 import json
 import re
 import socketserver
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +28,7 @@ from gpulease_local.books import Comparison, all_records, compare
 from gpulease_sim.vultr import BookObject
 
 from tests.support.deployed import STACK, Caller, Deployed, Sam, Simulator
-from tests.support.ministack import server
+from tests.support.ministack import REGION, server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TIME_SCALE = 60.0
@@ -102,7 +103,7 @@ def _check(report: Report, work: Path) -> None:
         report.say(f"stack: {report.found['stack']}")
 
         world = World(report, sam, deployed, simulator, Caller.create(sam.server, "alice"))
-        world.store_key()
+        world.configure_command_line()
         world.fill_catalogue()
         world.live_one_lease(Caller.create(sam.server, "mallory"))
         world.see_schedules_fire()
@@ -140,9 +141,25 @@ class World:
         """The API as its user sees it."""
         return self.user.client(self.deployed.api_url())
 
-    def store_key(self) -> None:
-        """The provider's key, where the functions look for it."""
-        self.sam.server.client("secretsmanager").create_secret(Name=f"gpulease/{STACK}/vultr", SecretString=KEY)
+    def configure_command_line(self) -> None:
+        """The command line finds the stack, and puts the provider's key where the functions look for it."""
+        missing = self._gpulease("configure", "--stack", "nowhere", expected=4)
+        if "there is no stack 'nowhere'" not in missing:
+            raise NotAsExpected(f"configure of a missing stack: {missing}")
+        self._gpulease("configure", "--stack", STACK)
+        self._gpulease("secrets", "set", "vultr", typed=KEY)
+        stored = self.sam.server.client("secretsmanager").get_secret_value(SecretId=f"gpulease/{STACK}/vultr")
+        if stored["SecretString"] != KEY:
+            raise NotAsExpected("the stored key is not the one that was typed")
+        # The stand-in serves the API under another address than AWS would.
+        config = self.sam.work / "gpulease" / "config.toml"
+        output = self.deployed.outputs()["ApiUrl"]
+        config.write_text(config.read_text().replace(output, self.deployed.api_url()))
+        leases = self._gpulease("ls", "--json", caller=self.user)
+        refused = self._gpulease("ls", caller=Caller("", "AKIAUNKNOWN000000000", "x"), expected=5)
+        if json.loads(leases)["leases"] or "did not let you in (403" not in refused:
+            raise NotAsExpected(f"ls: {leases!r}; with wrong credentials: {refused!r}")
+        self.report.say("command line: configured, key stored, signs its requests")
 
     def fill_catalogue(self) -> None:
         """One round of reading offers."""
@@ -221,6 +238,31 @@ class World:
             raise NotAsExpected("the provider's book and the ledger disagree")
 
     # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _gpulease(self, *words: str, typed: str = "", caller: Caller | None = None, expected: int = 0) -> str:
+        """Run the command line in a process of its own, as an administrator or as `caller`; what it printed."""
+        done = subprocess.run(  # noqa: S603 - our own command line
+            [sys.executable, "-m", "gpulease_cli", *words],
+            cwd=REPOSITORY,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "GPULEASE_HOME": str(self.sam.work / "gpulease"),
+                "AWS_ENDPOINT_URL": self.sam.server.endpoint_url,
+                "AWS_REGION": REGION,
+                "AWS_CONFIG_FILE": str(self.sam.work / "no-config"),
+                "AWS_SHARED_CREDENTIALS_FILE": str(self.sam.work / "no-credentials"),
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "AWS_ACCESS_KEY_ID": caller.access_key if caller else "test",
+                "AWS_SECRET_ACCESS_KEY": caller.secret_key if caller else "test",
+            },
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != expected:
+            raise NotAsExpected(f"gpulease {' '.join(words)}: exit {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout if expected == 0 else done.stderr
 
     def _rent(self, name: str) -> str:
         return self.api.create_lease({**SPEC, "name": name}, idempotency_key=f"check-{name}").id
