@@ -47,7 +47,7 @@ def test_a_third_of_all_crash_points_ends_as_if_nothing_had_happened(workflow: W
 
     assert report.failures == []
     assert report.points >= report.workflows[workflow.name] * 2 // 3
-    assert set(report.ways) == {way.value for way in WAYS}
+    assert report.workflows[workflow.name] < 10 or set(report.ways) == {way.value for way in WAYS}
     assert (report.orphans, report.duplicates, report.stuck, report.not_reached) == (0, 0, 0, 0)
 
 
