@@ -138,7 +138,7 @@ def test_bare_metal_goes_through_the_same_life(setup: Setup) -> None:
 
 
 def test_key_pairs_are_imported_and_used(setup: Setup) -> None:
-    key = setup.driver.import_key_pair_from_string("laptop", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA me@laptop")
+    key = setup.driver.import_key_pair_from_string("laptop", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g me@laptop")
     assert [each.name for each in setup.driver.list_key_pairs()] == ["laptop"]
 
     node = setup.create(GPU_VM, "ord", ex_ssh_key_ids=[key.extra["id"]])
@@ -172,13 +172,13 @@ def test_snapshots_of_a_vm_outlive_it_and_go_on_costing(setup: Setup) -> None:
 
 def test_the_driver_reads_every_page(setup: Setup) -> None:
     for number in range(6):
-        setup.driver.import_key_pair_from_string(f"key-{number}", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA k")
+        setup.driver.import_key_pair_from_string(f"key-{number}", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g k")
     for _ in range(502):
         setup.cloud.handle(
             "POST",
             "/ssh-keys",
             headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
-            body=b'{"name": "more", "ssh_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA k"}',
+            body=b'{"name": "more", "ssh_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g k"}',
         )
 
     keys = setup.driver.list_key_pairs()
