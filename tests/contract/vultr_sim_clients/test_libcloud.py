@@ -1,5 +1,6 @@
 """apache-libcloud's Vultr driver, written by others against the real API, works against the simulator unchanged."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from libcloud.compute.types import NodeState
 from tests.support.vultr_world import GPU_METAL, GPU_VM, START, steady
 
 KEY = "sim-key"
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g"
+"""Of the right form, and nobody has its other half."""
 
 
 @dataclass
@@ -138,7 +141,7 @@ def test_bare_metal_goes_through_the_same_life(setup: Setup) -> None:
 
 
 def test_key_pairs_are_imported_and_used(setup: Setup) -> None:
-    key = setup.driver.import_key_pair_from_string("laptop", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g me@laptop")
+    key = setup.driver.import_key_pair_from_string("laptop", f"{SSH_KEY} me@laptop")
     assert [each.name for each in setup.driver.list_key_pairs()] == ["laptop"]
 
     node = setup.create(GPU_VM, "ord", ex_ssh_key_ids=[key.extra["id"]])
@@ -172,13 +175,13 @@ def test_snapshots_of_a_vm_outlive_it_and_go_on_costing(setup: Setup) -> None:
 
 def test_the_driver_reads_every_page(setup: Setup) -> None:
     for number in range(6):
-        setup.driver.import_key_pair_from_string(f"key-{number}", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g k")
+        setup.driver.import_key_pair_from_string(f"key-{number}", f"{SSH_KEY} k")
     for _ in range(502):
         setup.cloud.handle(
             "POST",
             "/ssh-keys",
             headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
-            body=b'{"name": "more", "ssh_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g k"}',
+            body=json.dumps({"name": "more", "ssh_key": f"{SSH_KEY} k"}).encode(),
         )
 
     keys = setup.driver.list_key_pairs()
