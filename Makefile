@@ -83,6 +83,10 @@ test: .venv/.installed .venv-ministack/.locked ## run the tests (PYTEST_ARGS="-k
 .PHONY: check
 check: lint types imports test ## everything that must pass: lint, types, imports, test
 
+.PHONY: bench-cold
+bench-cold: .venv/.installed ## what a cold start of each function costs, as built for this computer
+	@$(BIN)/python -m bench.bench_cold
+
 .PHONY: deploy-check
 deploy-check: .venv/.installed .venv-ministack/.locked .venv-sam/.locked ## deploy into a stand-in of AWS, run leases there (5 min)
 	@$(BIN)/python -m tests.e2e.deploy_check

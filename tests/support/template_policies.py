@@ -70,3 +70,42 @@ def _resources_of(action: str, named: Any) -> list[str]:
         machine = found[2].removesuffix(":*")
         return ["provision", "release"] if machine == "*" else [machine]
     return [text]
+
+
+TABLE_BEGIN, TABLE_END = "<!-- iam table: begin -->", "<!-- iam table: end -->"
+
+
+def iam_table(document: dict[str, Any]) -> str:
+    """What each function may do, as a table in Markdown."""
+    lines = ["| function | may | on |", "|---|---|---|"]
+    for name, properties in resources(document, FUNCTION).items():
+        by_resource: dict[str, list[str]] = {}
+        for action, resource in sorted(allowed(properties)):
+            by_resource.setdefault(_RESOURCE_NAMES.get(resource, resource), []).append(action)
+        for resource, actions in by_resource.items():
+            lines.append(f"| {name.removesuffix('Function')} | {', '.join(actions)} | {resource} |")
+    return "\n".join(lines)
+
+
+def write_table(root: Path) -> None:
+    """Put the table into the documentation anew."""
+    file = root / "docs" / "security.md"
+    before, _, rest = file.read_text(encoding="utf-8").partition(TABLE_BEGIN)
+    after = rest.partition(TABLE_END)[2]
+    table = iam_table(read(root))
+    file.write_text(f"{before}{TABLE_BEGIN}\n{table}\n{TABLE_END}{after}", encoding="utf-8")
+
+
+_RESOURCE_NAMES = {
+    "LedgerTable": "the ledger",
+    "LedgerTable/index": "the ledger's indexes",
+    "RuntimeTable": "the runtime table",
+    "AlarmTopic": "the alarm topic",
+    "secrets": "secrets `gpulease/<stack>/*`",
+    "provision": "the state machine `<stack>-provision`",
+    "release": "the state machine `<stack>-release`",
+}
+
+
+if __name__ == "__main__":
+    write_table(Path(__file__).resolve().parents[2])

@@ -126,5 +126,18 @@ def test_the_heavy_catalogue_is_in_one_function_only() -> None:
     assert [path.parent.name for path in (ROOT / "functions").glob("*/requirements.txt")] == ["refresh_offers"]
 
 
+def test_the_documentation_has_the_permissions_of_the_template() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    shown = text.partition(template_policies.TABLE_BEGIN)[2].partition(template_policies.TABLE_END)[0].strip()
+
+    assert shown == template_policies.iam_table(DOCUMENT), "run: python -m tests.support.template_policies"
+
+
+def test_the_documentation_has_every_parameter() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+
+    assert [name for name in DOCUMENT["Parameters"] if f"`{name}`" not in text] == []
+
+
 def _pins(path: Path) -> dict[str, Any]:
     return dict(re.findall(r"^([\w.-]+)==(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE))
