@@ -7,6 +7,7 @@ Ends with an error when gpulease leaves anything behind or is shown as running m
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,7 @@ READY_LIMIT_SECONDS = 5.5
 def main(argv: list[str] | None = None) -> int:
     """Measure, print, and return the exit status: 0, 1 when gpulease falls short, 2 when something could not run."""
     given = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     results = model.read(given.json) if given.json and given.json.exists() else model.empty()
 
     def keep(product: Product) -> None:
@@ -103,7 +105,9 @@ def _play(product: Product, long: bool, keep: Callable[[Product], None]) -> None
             _say(f"{OURS}: situation {key}")
             played: Situation = situations.play(key)
             _say(f"  {played}")
-            leaks = replace(leaks, situations=(*leaks.situations, played))
+            order = situations.names(long=True)
+            all_played = sorted((*leaks.situations, played), key=lambda each: order.index(each.key))
+            leaks = replace(leaks, situations=tuple(all_played))
             keep(replace(product, leaks=leaks))
 
 

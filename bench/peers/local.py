@@ -111,8 +111,8 @@ class Local:
         return round(time.monotonic() - began, 1)
 
     def shown(self) -> Shown:
-        """As of now."""
-        leases = self.leases()
+        """As of now. Lists name no resources, so what is open is asked for by itself."""
+        leases = [each if each.released else self.client.lease(each.id) for each in self.leases()]
         states = Counter(each.state + (f" ({each.reason})" if each.reason else "") for each in leases)
         billed = Counter(f"{each.kind} {each.state}" for lease in leases for each in lease.still_billed)
         warnings = sorted({text for lease in leases for text in lease.warnings})

@@ -88,6 +88,8 @@ def _machines(each: Situation) -> str:
     ended = ""
     if each.ended_after_seconds is not None:
         ended = f", {each.ended_after_seconds:g} s after giving back"
+    if each.gone_after_seconds is not None:
+        ended += f" (destroyed within {each.gone_after_seconds:g} s)"
     later = f"; later {_left(each.later)}" if each.later is not None else ""
     return f"{created}; left {_left(each.left)}{ended}{later}"
 

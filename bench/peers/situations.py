@@ -26,6 +26,8 @@ BOOT_SECONDS = 3.0
 _RUNNING_SECONDS = 600.0
 _RELEASED_SECONDS = 600.0
 _FIVE_HUNDRED_SECONDS = 75.0
+_REFUSED_SECONDS = 20 * 60.0
+"""Of simulated time; the other product's harness watches until it ends the row, which it does after 15 minutes."""
 _LATE_ANSWER_SECONDS = 60.0
 """gpulease waits 55 s for the answer to a create call."""
 _CREATES = {"method": "POST", "path": "/(instances|bare-metals)", "execute": True}
@@ -79,6 +81,7 @@ def _half_an_hour_later(world: World, played: Situation) -> Situation:
 
 def _given_back(world: World, limit_seconds: float = _RELEASED_SECONDS) -> Situation:
     before = world.product.shown()
+    asked = time.time()
     ended = world.product.give_back(limit_seconds)
     return Situation(
         key="",
@@ -88,8 +91,15 @@ def _given_back(world: World, limit_seconds: float = _RELEASED_SECONDS) -> Situa
         shown_before=before.states,
         shown_after=world.product.shown().states,
         ended_after_seconds=ended,
+        gone_after_seconds=_gone_after(world, asked) if ended is not None else None,
         note=before.warnings,
     )
+
+
+def _gone_after(world: World, asked: float) -> float:
+    """By the book, as far as it is closed."""
+    ends = [each.destroyed for each in world.provider.book() if each.destroyed is not None]
+    return round(max(max(ends, default=asked) - asked, 0.0), 1)
 
 
 def _up(world: World) -> None:
@@ -150,22 +160,23 @@ def _deleted_unnoticed(world: World) -> Situation:
 def _destroy_refused(world: World) -> Situation:
     _up(world)
     world.run_fast()
-    refused = (
-        {"method": "DELETE", "path": path, "execute": False, "status": 500, "error": LOCKED}
-        for path in world.provider.paths_left()
-    )
-    world.provider.set_faults(*refused)
-    played = _given_back(world, WATCH_SECONDS / FAST)
-    seen = world.product.shown()
-    # What the terminal says beside the leases; alarms are the lines that are no part of the greeting.
-    alarms = [line.strip() for line in world.product.said() if "ReleaseStuck" in line or "ALARM" in line]
-    note = "; ".join([f"still billed: {seen.billed}", *alarms[:1]])
-    world.provider.set_faults()
+    answer = {"method": "DELETE", "execute": False, "status": 500, "error": LOCKED}
+    world.provider.set_faults(*({**answer, "path": path} for path in world.provider.paths_left()))
     began = time.monotonic()
+    played = _given_back(world, _REFUSED_SECONDS / FAST)
+    billed = world.product.shown().billed
+    alarms = [line for line in world.product.said() if line.startswith("ALARM")]
+    world.provider.set_faults()
+    mended = time.monotonic()
     wait_for("released", lambda: all(each.released for each in world.product.leases()), _RELEASED_SECONDS)
-    ended = round((time.monotonic() - began) * FAST, 1)
-    note = f"{note}; released {ended:.0f} simulated s after the refusals ended"
-    return replace(played, later=world.provider.left(), shown_later=world.product.shown().states, note=note)
+    released = (time.monotonic() - mended) * FAST
+    time.sleep(max(0.0, WATCH_SECONDS / FAST - (time.monotonic() - began)))
+    parts = (
+        f"refused for {_REFUSED_SECONDS / 60:.0f} simulated minutes, meanwhile shown as billed: {billed}",
+        *alarms[:1],
+        f"released {released:.0f} simulated s after the refusals ended",
+    )
+    return replace(played, later=world.provider.left(), shown_later=world.product.shown().states, note="; ".join(parts))
 
 
 _LONG = frozenset({"D'", "H"})

@@ -27,7 +27,7 @@ FIGURES = {
 
 
 def situation(left: Left, *, ended: float | None = 1.0, later: Left | None = None) -> Situation:
-    return Situation("A", "a", 1, left, "1 x running", "1 x released", ended, later)
+    return Situation("A", "a", 1, left, "1 x running", "1 x released", ended, later=later)
 
 
 def product(*situations: Situation, ready: tuple[Ready, ...] = ()) -> Product:
