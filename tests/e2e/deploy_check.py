@@ -71,15 +71,17 @@ class Report:
 def main() -> int:
     """Run the check. 0 = everything as expected."""
     report = Report()
+    complete = False
     try:
         with tempfile.TemporaryDirectory(prefix="gpulease-deploy-") as work:
             _check(report, Path(work))
+        complete = True
     except Exception as error:
         report.say(f"FAILED: {type(error).__name__}: {error}")
         if "--trace" in sys.argv:
             raise
     print(report.line())
-    return 0 if report.found == EXPECTED else 1
+    return 0 if complete and report.found == EXPECTED else 1
 
 
 def _check(report: Report, work: Path) -> None:
@@ -109,7 +111,7 @@ def _check(report: Report, work: Path) -> None:
         world.see_schedules_fire()
         world.update_under_way(parameters)
         world.compare_books()
-    report.say("everything stopped")
+        world.delete_stack(source)
 
 
 @contextlib.contextmanager
@@ -236,6 +238,15 @@ class World:
             self.report.say(f"  {finding}")
         if not comparison.clean:
             raise NotAsExpected("the provider's book and the ledger disagree")
+
+    def delete_stack(self, source: Path) -> None:
+        """The stack goes, its ledger stays."""
+        table = self.deployed.resources()["LedgerTable"]
+        self.sam.run("sam", "delete", "--stack-name", STACK, "--no-prompts", "--region", REGION, cwd=source)
+        left = self.sam.server.client("dynamodb").list_tables()["TableNames"]
+        if left != [table]:
+            raise NotAsExpected(f"tables after the stack was deleted: {left}")
+        self.report.say("deleted: the ledger is what is left of the stack")
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
