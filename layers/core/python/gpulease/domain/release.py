@@ -21,6 +21,8 @@ PATIENT_AFTER_LOOKS = 35
 MAX_PAUSE_SECONDS = 240.0
 """With a call that ends in a timeout and the destruction itself still below five minutes: a provider that is back is
 noticed, and the machine gone, within one round of the sweep."""
+SOON_GONE = timedelta(seconds=60)
+"""An accepted delete takes effect within 30 s (Vultr). Seen soon, so that no hour is counted that was not billed."""
 ALARM_AFTER = timedelta(minutes=10)
 ABSENCES_NEEDED = 2
 ABSENCE_GAP = timedelta(seconds=3)
@@ -97,9 +99,11 @@ def delete_sent(progress: ReleaseProgress, now: datetime, *, accepted: bool, unc
     )
 
 
-def pause_seconds(progress: ReleaseProgress) -> float:
+def pause_seconds(progress: ReleaseProgress, now: datetime) -> float:
     """Pause before the next turn."""
     most = MAX_PAUSE_SECONDS if progress.looks >= PATIENT_AFTER_LOOKS else MAX_PAUSE_SECONDS_EARLY
+    if progress.last_taken_at is not None and now - progress.last_taken_at < SOON_GONE:
+        most = MAX_PAUSE_SECONDS_EARLY
     # The exponent is capped so that a release which takes weeks does not overflow.
     return float(min(FIRST_PAUSE_SECONDS * PAUSE_GROWTH ** min(progress.looks, 20), most))
 

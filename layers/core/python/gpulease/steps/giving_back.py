@@ -217,7 +217,7 @@ def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Lear
     if learned.delete_sent:
         progress = delete_sent(progress, now, accepted=learned.delete_accepted, unclear=learned.delete_unclear)
     alarm = needs_alarm(progress, now)
-    pause = 1.0 if learned.adopted else max(_pause(progress, learned), learned.retry_after_seconds)
+    pause = 1.0 if learned.adopted else max(_pause(progress, learned, now), learned.retry_after_seconds)
     progress = progress.model_copy(
         update={
             "next_try_at": now + timedelta(seconds=pause),
@@ -232,10 +232,10 @@ def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Lear
     )
 
 
-def _pause(progress: ReleaseProgress, learned: Learned) -> float:
+def _pause(progress: ReleaseProgress, learned: Learned, now: datetime) -> float:
     if learned.absent or learned.delete_accepted:
         return 5.0
-    return pause_seconds(progress)
+    return pause_seconds(progress, now)
 
 
 def _told(resource: Resource, progress: ReleaseProgress, learned: Learned, now: datetime, alarm: bool) -> "list[Event]":
