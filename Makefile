@@ -14,6 +14,8 @@ SEED ?= 7
 PEERS ?= ../shared/peers
 PEERS_ARGS ?=
 LEASES ?= 300
+KILLS ?= 50
+KILL_SEED ?= 1
 
 # Only the folders that exist are given to mypy: it refuses a missing one.
 TYPED := layers/core/python/gpulease cli/gpulease_cli local/gpulease_local simulator/gpulease_sim tests \
@@ -90,6 +92,10 @@ bench-cold: .venv/.installed ## what a cold start of each function costs, as bui
 .PHONY: deploy-check
 deploy-check: .venv/.installed .venv-ministack/.locked .venv-sam/.locked ## deploy into a stand-in of AWS, run leases there (5 min)
 	@$(BIN)/python -m tests.e2e.deploy_check
+
+.PHONY: kill-test
+kill-test: .venv/.installed ## the demo's leases on a server that is killed at random moments (KILLS=50 KILL_SEED=1)
+	@$(BIN)/python -m tests.e2e.kill_demo --kills $(KILLS) --seed $(KILL_SEED)
 
 .PHONY: lint
 lint: .venv/.installed ## ruff: rules and formatting
