@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 DEFAULT_ADDRESS = "192.0.2.1"
 """The client's address where the caller gives none."""
 RECORDED_CALLS = 100_000
+_RESET_STEP = 1_000_003
+"""Far more than anybody tries seeds in a row."""
 
 _HEADERS = {
     "Content-Type": "application/json",
@@ -73,6 +75,7 @@ class VultrCloud:
         self._state = state
         self._initial = settings or Settings()
         self._lock = threading.RLock()
+        self._resets = 0
         self.calls: deque[SeenCall] = deque(maxlen=RECORDED_CALLS)
         """The latest calls, oldest first."""
         kept = state.read_settings() if state is not None else None
@@ -82,15 +85,19 @@ class VultrCloud:
             state.write_settings(self.settings)
 
     def reset(self, settings: Settings | None = None) -> None:
-        """An empty account without faults, with the settings of the beginning unless others are given."""
+        """An empty account without faults, with the settings of the beginning unless others are given.
+
+        Ids are new ones: a client that still works on what it had before must not meet it in the new account.
+        """
         with self._lock:
+            self._resets += 1
             self._start(settings or self._initial)
             if self._state is not None:
                 self._state.clear()
                 self._state.write_settings(self.settings)
 
     def _start(self, settings: Settings) -> None:
-        self.account = Account(self.clock, self._seed, settings)
+        self.account = Account(self.clock, self._seed + self._resets * _RESET_STEP, settings)
         self.faults = FaultPlan(self._seed)
         self._limit = RateLimit()
         self._suspended: set[str] = set()

@@ -165,6 +165,16 @@ def test_reset_empties_everything(cloud: VultrCloud, server: ServerHandle, sessi
     assert cloud.settings == steady()
 
 
+def test_ids_from_before_a_reset_do_not_come_again(server: ServerHandle, session: requests.Session) -> None:
+    first = session.post(f"{server.url}/v2/instances", json=CREATE).json()["instance"]["id"]
+    control(session, server, "reset", {})
+
+    second = session.post(f"{server.url}/v2/instances", json=CREATE).json()["instance"]["id"]
+
+    assert second != first
+    assert session.get(f"{server.url}/v2/instances/{first}").status_code == 404
+
+
 def test_any_setting_can_be_changed_by_name(cloud: VultrCloud, server: ServerHandle, session: requests.Session) -> None:
     body = {
         "reworded": True,
