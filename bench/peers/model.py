@@ -89,7 +89,8 @@ class Situation:
     ended_after_seconds: float | None
     """From giving back to the product saying that it is done; None: not within the watch."""
     gone_after_seconds: float | None = None
-    """From giving back to the end of the last object at the provider, by its book; None: not measured."""
+    """From giving back to the end of the last object at the provider, by its book; None: not measured, or over five
+    minutes."""
     later: Left | None = None
     """After 30 simulated minutes from the request on; None: not measured."""
     shown_later: str = ""

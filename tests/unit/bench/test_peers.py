@@ -38,9 +38,13 @@ def test_nothing_left_is_no_shortcoming() -> None:
     assert shortcomings(product(situation(Left(0, 0), later=Left(0, 0))), 5) == []
 
 
-@pytest.mark.parametrize("left", [Left(1, 0), Left(0, 1)])
-def test_what_is_left_although_shown_as_released_is_a_shortcoming(left: Left) -> None:
-    assert len(shortcomings(product(situation(left)), 5)) == 1
+def test_a_machine_that_is_left_although_shown_as_released_is_a_shortcoming() -> None:
+    assert len(shortcomings(product(situation(Left(1, 0))), 5)) == 1
+
+
+def test_a_shared_network_may_end_after_its_leases_but_not_stay() -> None:
+    assert shortcomings(product(situation(Left(0, 1), later=Left(0, 0))), 5) == []
+    assert len(shortcomings(product(situation(Left(0, 1), later=Left(0, 1))), 5)) == 1
 
 
 def test_what_is_left_and_still_shown_as_billed_is_none_until_the_half_hour_is_over() -> None:
