@@ -131,6 +131,9 @@ def reopen(record: LeaseRecord, late: Resource, *, now: datetime) -> Change:
             restarts=0,
             waiting_for=f"{late.kind} {late.provider_id} that appeared late",
         )
+    elif record.lease.state is LeaseState.RELEASING:
+        # Its row is written too, so that nobody closes it who had read it before this.
+        lease = record.lease.model_copy(update={"updated_at": now})
     text = f"{late.kind} {late.provider_id} appeared after its intent was closed; it is being given back"
     return Change(
         lease_id=record.lease.id,

@@ -1,0 +1,137 @@
+"""Steps beside late twins and beside facts that arrive in the middle: between what was read and what is written,
+another worker has been there (law 9).
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gpulease.domain.lease import Lease, LeaseState, Reason
+from gpulease.domain.observation import Condition, Observation
+from gpulease.domain.resource import BillingRule, Resource, ResourceKind, ResourceState
+from gpulease.errors import LeaseConflict
+from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_shared import SqliteSharedReads
+from gpulease.ports import Change, InstanceRequest, LeaseRecord, Ledger, Policy
+from gpulease.steps import close_lease
+from gpulease.steps.base import Outcome, StepCommand
+from gpulease.steps.facts import note_created
+
+from tests.support.ledger_samples import NOW, a_lease, a_resource, at
+
+LEASE = "l-aaaaaaaaaaaa"
+
+
+class Interrupted:
+    """A ledger in which something else happens just before the first commit that `when` picks."""
+
+    def __init__(self, inner: Ledger) -> None:
+        self._inner = inner
+        self.when: Callable[[Change], bool] = lambda change: False
+        self.happens: Callable[[], Any] = lambda: None
+
+    def commit(self, change: Change) -> None:
+        """See `ports.Ledger.commit`."""
+        if self.when(change):
+            self.when = lambda change: False
+            self.happens()
+        self._inner.commit(change)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Account:
+    """An adapter that creates what it is asked for and remembers it."""
+
+    name = account = "vultr"
+    capabilities = SimpleNamespace(requests_per_second=30.0, create_timeout_seconds=60.0)
+    visibility_window_seconds = 120.0
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+
+    def billing_rule(self, kind: ResourceKind) -> BillingRule:
+        """See `ports.Provider.billing_rule`."""
+        return BillingRule.STARTED_HOUR
+
+    def create_instance(self, request: InstanceRequest) -> Observation:
+        """See `ports.Provider.create_instance`."""
+        self.created.append(request.marker)
+        return shown(request.marker)
+
+
+class World:
+    """Deps of steps, with nothing behind them but a ledger."""
+
+    def __init__(self) -> None:
+        self.at: datetime = NOW
+        self.stored = SqliteLedger(":memory:")
+        self.ledger = Interrupted(self.stored)
+        self.account = Account()
+        self.started: list[str] = []
+        quiet = SimpleNamespace(info=_nothing, warning=_nothing, error=_nothing)
+        self.deps: Any = SimpleNamespace(
+            ledger=self.ledger,
+            shared=SqliteSharedReads(),
+            clock=SimpleNamespace(now=lambda: self.at),
+            sweeps=SimpleNamespace(note_place=_nothing),
+            providers=SimpleNamespace(get=lambda name: self.account, shut_for_seconds=lambda account, region: 0.0),
+            workflows=SimpleNamespace(start=lambda machine, name, lease_id, epoch: self.started.append(name)),
+            policy=Policy(deployment="test"),
+            log=quiet,
+        )
+
+    def has(self, lease: Lease, *resources: Resource) -> None:
+        """Put a lease with resources into the ledger."""
+        self.stored.create_lease(lease)
+        if resources:
+            self.stored.commit(Change(lease_id=lease.id, resources=resources))
+
+    def record(self) -> LeaseRecord:
+        """The lease as it is now."""
+        return self.stored.load(LEASE)
+
+    def run(self, step: Callable[[StepCommand, Any], Outcome], epoch: int = 1) -> Outcome:
+        """One turn of a step."""
+        return step(StepCommand(lease_id=LEASE, epoch=epoch), self.deps)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """For ports that nobody looks at here."""
+
+
+def shown(marker: str) -> Observation:
+    """A machine as its create call shows it."""
+    return Observation(
+        kind=ResourceKind.INSTANCE,
+        provider_id="id-1",
+        region="ewr",
+        marker=marker,
+        condition=Condition.PENDING,
+        words="pending",
+        subkind="bare_metal",
+    )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_lease_is_not_closed_over_a_machine_that_appears_meanwhile(world: World) -> None:
+    closed = a_resource(state=ResourceState.RELEASED, released_at=at(200), release_note="never appeared")
+    world.has(a_lease(state=LeaseState.RELEASING, reason=Reason.USER, release_requested_at=NOW), closed)
+    world.at = at(240)
+    world.ledger.when = lambda change: change.lease is not None and change.lease.state is LeaseState.RELEASED
+    world.ledger.happens = lambda: note_created(world.deps, LEASE, closed.id, shown(closed.marker))
+
+    with pytest.raises(LeaseConflict):
+        world.run(close_lease.run)
+
+    [machine] = world.record().resources
+    assert machine.state is ResourceState.RELEASING
+    assert world.record().lease.state is LeaseState.RELEASING
+    assert world.run(close_lease.run).outcome == "not_yet"
