@@ -15,8 +15,8 @@ from gpulease.errors import LeaseConflict
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ports import Change, InstanceRequest, LeaseRecord, Ledger, Policy
-from gpulease.steps import close_lease
-from gpulease.steps.base import Outcome, StepCommand
+from gpulease.steps import close_lease, create_instance, release_attempt
+from gpulease.steps.base import Outcome, StepCommand, fail_attempt
 from gpulease.steps.facts import note_created
 
 from tests.support.ledger_samples import NOW, a_lease, a_resource, at
@@ -135,3 +135,20 @@ def test_a_lease_is_not_closed_over_a_machine_that_appears_meanwhile(world: Worl
     assert machine.state is ResourceState.RELEASING
     assert world.record().lease.state is LeaseState.RELEASING
     assert world.run(close_lease.run).outcome == "not_yet"
+
+
+def test_nothing_is_created_for_an_attempt_that_a_twin_has_ended(world: World) -> None:
+    world.has(a_lease(state=LeaseState.PROVISIONING))
+
+    def twin() -> None:
+        world.stored.commit(fail_attempt(world.record(), NOW, Reason.THROTTLED, "the region does not answer"))
+        assert world.run(release_attempt.run).outcome == "next"
+
+    world.ledger.when = lambda change: bool(change.resources)
+    world.ledger.happens = twin
+
+    outcome = world.run(create_instance.run)
+
+    assert outcome.outcome == "unknown"
+    assert world.account.created == []
+    assert world.record().resources == ()

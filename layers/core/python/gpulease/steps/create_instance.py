@@ -81,23 +81,27 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     # First of all: should everything after this be lost, the sweep still looks there.
     deps.sweeps.note_place(intent.account, intent.region)
     late = _with_fresh_deadline(record, attempt, intent.intended_at)
+    # The lease's row is always written: a twin may have ended this attempt since it was read.
+    lease = late or record.lease.model_copy(update={"updated_at": intent.intended_at})
     try:
         deps.ledger.commit(
             Change(
                 lease_id=command.lease_id,
-                lease=late,
+                lease=lease,
                 resources=(intent,),
                 events=(_asked(intent, attempt),),
                 epoch=command.epoch,
             )
         )
     except LeaseConflict:
-        # A twin of this step wrote the intent first: the create call is its business.
+        # A twin of this step wrote the intent first, or ended the attempt: the create call is its business.
         return Outcome("unknown")
     if deps.clock.now() - intent.intended_at > STALE_AFTER:
         return Outcome("unknown")
     if late is not None:
         record = load_current(command, deps, LeaseState.PROVISIONING)
+    else:
+        record = LeaseRecord(lease.model_copy(update={"version": lease.version + 1}), record.resources)
     return _send(record, attempt, intent, provider, deps, network_id)
 
 
