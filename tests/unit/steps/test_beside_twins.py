@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from gpulease.domain.lease import Lease, LeaseState, Reason
 from gpulease.domain.observation import Condition, Observation
-from gpulease.domain.resource import BillingRule, Resource, ResourceKind, ResourceState
-from gpulease.errors import LeaseConflict
+from gpulease.domain.resource import BillingRule, ReleaseProgress, Resource, ResourceKind, ResourceState
+from gpulease.errors import InputInvalid, LeaseConflict
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
-from gpulease.ports import Change, InstanceRequest, LeaseRecord, Ledger, Policy
-from gpulease.steps import close_lease, create_instance, release_attempt
+from gpulease.ports import Change, InstanceRequest, LeaseRecord, Ledger, Policy, Ref
+from gpulease.steps import close_lease, create_instance, release_attempt, terminate_instance
 from gpulease.steps.base import Outcome, StepCommand, fail_attempt
 from gpulease.steps.facts import note_created
 
@@ -25,19 +25,24 @@ LEASE = "l-aaaaaaaaaaaa"
 
 
 class Interrupted:
-    """A ledger in which something else happens just before the first commit that `when` picks."""
+    """A ledger in which something else happens just before (or `after`) the first commit that `when` picks."""
 
     def __init__(self, inner: Ledger) -> None:
         self._inner = inner
         self.when: Callable[[Change], bool] = lambda change: False
         self.happens: Callable[[], Any] = lambda: None
+        self.after = False
 
     def commit(self, change: Change) -> None:
         """See `ports.Ledger.commit`."""
-        if self.when(change):
+        chosen = self.when(change)
+        if chosen:
             self.when = lambda change: False
+        if chosen and not self.after:
             self.happens()
         self._inner.commit(change)
+        if chosen and self.after:
+            self.happens()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -52,6 +57,17 @@ class Account:
 
     def __init__(self) -> None:
         self.created: list[str] = []
+
+    def list_of(self, ref: Ref) -> str:
+        """See `ports.Provider.list_of`."""
+        return ""
+
+    def observe(self, ref: Ref) -> Observation:
+        """See `ports.Provider.observe`: it is always there."""
+        return shown(ref.marker)
+
+    def destroy(self, ref: Ref) -> None:
+        """See `ports.Provider.destroy`: accepted, without effect."""
 
     def billing_rule(self, kind: ResourceKind) -> BillingRule:
         """See `ports.Provider.billing_rule`."""
@@ -72,17 +88,24 @@ class World:
         self.ledger = Interrupted(self.stored)
         self.account = Account()
         self.started: list[str] = []
+        self.alarms: list[tuple[str, dict[str, Any]]] = []
         quiet = SimpleNamespace(info=_nothing, warning=_nothing, error=_nothing)
         self.deps: Any = SimpleNamespace(
             ledger=self.ledger,
             shared=SqliteSharedReads(),
             clock=SimpleNamespace(now=lambda: self.at),
             sweeps=SimpleNamespace(note_place=_nothing),
-            providers=SimpleNamespace(get=lambda name: self.account, shut_for_seconds=lambda account, region: 0.0),
+            providers=SimpleNamespace(get=self._account, shut_for_seconds=lambda account, region: 0.0),
             workflows=SimpleNamespace(start=lambda machine, name, lease_id, epoch: self.started.append(name)),
             policy=Policy(deployment="test"),
             log=quiet,
+            notifier=SimpleNamespace(alarm=lambda name, text, facts: self.alarms.append((name, facts))),
         )
+
+    def _account(self, name: str) -> Account:
+        if name != self.account.account:
+            raise InputInvalid(f"no provider account {name!r} is configured", field="providers")
+        return self.account
 
     def has(self, lease: Lease, *resources: Resource) -> None:
         """Put a lease with resources into the ledger."""
@@ -97,6 +120,14 @@ class World:
     def run(self, step: Callable[[StepCommand, Any], Outcome], epoch: int = 1) -> Outcome:
         """One turn of a step."""
         return step(StepCommand(lease_id=LEASE, epoch=epoch), self.deps)
+
+
+class _Killed(BaseException):
+    """The process is gone."""
+
+
+def _killed() -> None:
+    raise _Killed
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -152,3 +183,37 @@ def test_nothing_is_created_for_an_attempt_that_a_twin_has_ended(world: World) -
     assert outcome.outcome == "unknown"
     assert world.account.created == []
     assert world.record().resources == ()
+
+
+@pytest.mark.parametrize(("after", "told"), [(True, 1), (False, 2)], ids=["after-noting-it", "before-noting-it"])
+def test_an_alarm_is_told_although_the_step_dies_where_it_notes_it(world: World, after: bool, told: int) -> None:
+    progress = ReleaseProgress(requested_at=NOW, next_try_at=at(610), tries=3, looks=9)
+    machine = a_resource(state=ResourceState.RELEASING, provider_id="id-1", status="pending", release=progress)
+    world.has(a_lease(state=LeaseState.RELEASING, reason=Reason.USER), machine)
+    world.ledger.when, world.ledger.happens, world.ledger.after = lambda change: bool(change.resources), _killed, after
+    world.at = at(620)
+
+    with pytest.raises(_Killed):
+        world.run(terminate_instance.run)
+    for seconds in (700, 800, 900):
+        world.at = at(seconds)
+        world.run(terminate_instance.run)
+
+    assert [name for name, _ in world.alarms] == ["ReleaseStuck"] * told
+
+
+def test_what_belongs_to_an_account_that_is_not_configured_holds_up_nothing_else(world: World) -> None:
+    progress = ReleaseProgress(requested_at=NOW, next_try_at=NOW)
+    sold = a_resource(state=ResourceState.RELEASING, provider_id="id-0", account="sold", release=progress)
+    ours = a_resource(attempt=2, state=ResourceState.RELEASING, provider_id="id-1", release=progress)
+    world.has(a_lease(state=LeaseState.RELEASING, reason=Reason.USER), sold, ours)
+    for turn in range(200):
+        world.at = at(5 * turn)
+        world.run(terminate_instance.run)
+
+    first, second = world.record().resources
+    assert second.state is ResourceState.RELEASING and second.release is not None
+    assert second.release.tries > 0
+    assert first.state is ResourceState.RELEASING and first.release is not None
+    assert "sold" in first.release.last_error
+    assert {facts["reason"] for _, facts in world.alarms} == {"account_not_configured", "still_there"}

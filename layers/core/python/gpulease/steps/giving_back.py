@@ -29,6 +29,7 @@ from gpulease.domain.release import (
 from gpulease.domain.resource import CREATED, ReleaseProgress, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import event
 from gpulease.errors import (
+    InputInvalid,
     LedgerUnavailable,
     ProviderAuthFailed,
     ProviderBusy,
@@ -71,20 +72,27 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
     resource = todo.resource
     if resource is None or resource.kind is not kind or resource.release is None:
         return Outcome("done", max(1, todo.wait_seconds))
-    provider = deps.providers.get(resource.account)
-    turn = _turn(resource.release, provider, deps)
-    if turn is not None and turn.wait_seconds:
-        record_fact(deps, command.lease_id, resource.id, partial(_queued, slot=turn.slot))
-        return Outcome("done", turn.wait_seconds)
-    learned = _learn(resource, resource.release, provider, deps)
+    try:
+        provider = deps.providers.get(resource.account)
+    except InputInvalid as error:
+        # Taken out of the settings too early. Whatever else the lease has must not wait for it.
+        learned = Learned(error=str(error), error_reason="account_not_configured")
+    else:
+        turn = _turn(resource.release, provider, deps)
+        if turn is not None and turn.wait_seconds:
+            record_fact(deps, command.lease_id, resource.id, partial(_queued, slot=turn.slot))
+            return Outcome("done", turn.wait_seconds)
+        learned = _learn(resource, resource.release, provider, deps)
     if learned.auth_failed is not None:
         alarms.auth_failed(deps, resource.account, learned.auth_failed)
-    record_fact(deps, command.lease_id, resource.id, partial(_write, deps=deps, learned=learned))
+    alarm = not (learned.absent or learned.never_appeared) and needs_alarm(resource.release, deps.clock.now())
+    if alarm:
+        # Told before it is noted as told: cut off in between, it is told twice and not never.
+        _alarm(resource, learned, deps)
+    record_fact(deps, command.lease_id, resource.id, partial(_write, deps=deps, learned=learned, alarm=alarm))
     after = deps.ledger.load(command.lease_id).resource(resource.id)
     if after is None or after.release is None or after.state is ResourceState.RELEASED:
         return Outcome("done")
-    if after.release.alarmed_at is not None and resource.release.alarmed_at is None:
-        _alarm(after, learned, deps)
     return Outcome("done", ceil((after.release.next_try_at - deps.clock.now()).total_seconds()))
 
 
@@ -191,7 +199,9 @@ def _confirm_absence(resource: Resource, provider: Provider, deps: Deps) -> Lear
     return Learned(absent=True)
 
 
-def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Learned) -> Change | None:
+def _write(
+    record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Learned, alarm: bool = False
+) -> Change | None:
     now = deps.clock.now()
     progress = resource.release
     if resource.state is not ResourceState.RELEASING or progress is None:
@@ -216,7 +226,7 @@ def _write(record: LeaseRecord, resource: Resource, *, deps: Deps, learned: Lear
         progress = progress.model_copy(update={"last_taken_at": None, "repeats": 0})
     if learned.delete_sent:
         progress = delete_sent(progress, now, accepted=learned.delete_accepted, unclear=learned.delete_unclear)
-    alarm = needs_alarm(progress, now)
+    alarm = alarm and progress.alarmed_at is None
     pause = 1.0 if learned.adopted else max(_pause(progress, learned, now), learned.retry_after_seconds)
     progress = progress.model_copy(
         update={
@@ -282,6 +292,6 @@ def _alarm(resource: Resource, learned: Learned, deps: Deps) -> None:
             "lease_id": resource.lease_id,
             **_place(resource),
             "reason": learned.error_reason or "still_there",
-            "last_error": resource.release.last_error if resource.release else "",
+            "last_error": learned.error[:300],
         },
     )
