@@ -277,7 +277,7 @@ def main(
     except KeyboardInterrupt:
         return 130
     except (ServerRefused, HomeRefused, TemplateRefused, DefinitionRefused, GpuleaseError) as error:
-        print(f"gpulease local: {error}", file=sys.stderr)
+        print(f"gpulease: error: local: {error}", file=sys.stderr)
         return 2
     try:
         _say(target, opening_lines(server.stack, server.side, server.url, server.folder, server.public_folder))

@@ -90,9 +90,9 @@ def test_every_filter_of_offers_is_understood_by_the_api(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (["--gpu", "NOSUCHGPU"], 2, "--gpu: unknown GPU model; known: A100, A16, H100, L40S"),
-        (["--region", "moon"], 2, "--region: unknown region of vultr; known: ams, ewr"),
-        (["--provider", "acme"], 2, "--provider: unknown provider; configured: vultr"),
+        (["--gpu", "NOSUCHGPU"], 2, "--gpu: 'NOSUCHGPU' is no known GPU model; known: A100, A16, H100, L40S"),
+        (["--region", "moon"], 2, "--region: 'moon' is no known region of vultr; known: ams, ewr"),
+        (["--provider", "acme"], 2, "--provider: 'acme' is no known provider; configured: vultr"),
         (
             ["--gpu", "A100", "--max-price", "0.3"],
             1,

@@ -258,13 +258,14 @@ def test_the_option_yes_asks_nothing(cli: Cli, api: FakeApi) -> None:
 
 
 def test_complaints_of_the_api_name_the_option(cli: Cli, api: FakeApi) -> None:
-    errors = [{"field": "gpu[0]", "message": "unknown GPU model; known: A100, H100", "value": "NOSUCHGPU"}]
+    message = "'NOSUCHGPU' is no known GPU model; known: A100, H100"
+    errors = [{"field": "gpu[0]", "message": message, "value": "NOSUCHGPU"}]
     api.faults = [Fault("POST", 422, {"title": "Unprocessable", "code": "invalid_request", "errors": errors})]
 
     result = cli.run("up", "--gpu", "NOSUCHGPU")
 
     assert result.code == 2
-    assert result.err == "gpulease: error: --gpu: unknown GPU model; known: A100, H100\n"
+    assert result.err == "gpulease: error: --gpu: 'NOSUCHGPU' is no known GPU model; known: A100, H100\n"
 
 
 def test_when_nothing_fits_it_is_exit_1_and_says_what_would(cli: Cli, api: FakeApi) -> None:

@@ -92,7 +92,8 @@ def _unknown(field: str, what: str, value: str, known: Iterable[str], list_name:
     close = [folded[c] for c in get_close_matches(value.casefold(), folded, n=3, cutoff=0.5)]
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
     shown = ", ".join(names[:MAX_NAMES]) + (f", … ({len(names)} in all)" if len(names) > MAX_NAMES else "")
-    return FieldError(field=field, message=f"unknown {what}{hint} {list_name}: {shown or 'none'}", value=echo(value))
+    message = f"{echo(value)!r} is no known {what}{hint} {list_name}: {shown or 'none'}"
+    return FieldError(field=field, message=message, value=echo(value))
 
 
 def _what_excludes(spec: LeaseSpec, offers: tuple[Offer, ...]) -> list[FieldError]:
