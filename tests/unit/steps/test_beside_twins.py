@@ -11,7 +11,7 @@ import pytest
 from gpulease.domain.lease import Lease, LeaseState, Reason
 from gpulease.domain.observation import Condition, Observation
 from gpulease.domain.resource import BillingRule, ReleaseProgress, Resource, ResourceKind, ResourceState
-from gpulease.errors import InputInvalid, LeaseConflict
+from gpulease.errors import CapacityRefused, InputInvalid, LeaseConflict, ProviderFacts
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ports import Change, InstanceRequest, LeaseRecord, Ledger, Policy, Ref
@@ -57,6 +57,7 @@ class Account:
 
     def __init__(self) -> None:
         self.created: list[str] = []
+        self.refusal: Exception | None = None
 
     def list_of(self, ref: Ref) -> str:
         """See `ports.Provider.list_of`."""
@@ -75,6 +76,8 @@ class Account:
 
     def create_instance(self, request: InstanceRequest) -> Observation:
         """See `ports.Provider.create_instance`."""
+        if self.refusal is not None:
+            raise self.refusal
         self.created.append(request.marker)
         return shown(request.marker)
 
@@ -217,3 +220,21 @@ def test_what_belongs_to_an_account_that_is_not_configured_holds_up_nothing_else
     assert first.state is ResourceState.RELEASING and first.release is not None
     assert "sold" in first.release.last_error
     assert {facts["reason"] for _, facts in world.alarms} == {"account_not_configured", "still_there"}
+
+
+def test_a_refused_create_ends_its_attempt_although_the_lease_was_looked_at_meanwhile(world: World) -> None:
+    world.has(a_lease(state=LeaseState.PROVISIONING))
+    world.account.refusal = CapacityRefused(ProviderFacts("vultr", "sold out", status=400))
+    world.ledger.when = lambda change: change.lease is not None and change.lease.attempts[0].reason is not None
+    world.ledger.happens = lambda: world.stored.commit(
+        Change(lease_id=LEASE, lease=world.record().lease.model_copy(update={"next_check_at": at(150)}))
+    )
+
+    outcome = world.run(create_instance.run)
+
+    assert outcome.outcome == "failed"
+    [attempt] = world.record().lease.attempts
+    [intent] = world.record().resources
+    assert attempt.reason is Reason.NO_CAPACITY
+    assert (intent.state, intent.release_note) == (ResourceState.RELEASED, "refused: no_capacity")
+    assert world.record().lease.next_check_at == at(150)

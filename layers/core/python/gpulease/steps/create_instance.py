@@ -29,6 +29,7 @@ from gpulease.errors import (
     LeaseSuperseded,
     NetworkUnsupported,
     ProviderAuthFailed,
+    ProviderError,
     ProviderRejected,
     ProviderThrottled,
     ProviderUnavailable,
@@ -215,12 +216,27 @@ def _refused(
         }
     )
     try:
-        deps.ledger.commit(fail_attempt(record, now, reason, error.facts.message, closed, status=error.facts.status))
+        _end_attempt(record, now, reason, error, closed, deps)
     except (LeaseConflict, LeaseSuperseded):
         # The lease moved on meanwhile. That nothing was created stays a fact, and spares the wait for it to appear.
         record_fact(deps, record.lease.id, intent.id, partial(_close_refused, now=now, note=closed.release_note))
         raise
     return Outcome("failed", wait_seconds=int(error.facts.retry_after_seconds) + 1)
+
+
+def _end_attempt(
+    record: LeaseRecord, now: datetime, reason: Reason, error: ProviderError, closed: Resource, deps: Deps
+) -> None:
+    try:
+        deps.ledger.commit(fail_attempt(record, now, reason, error.facts.message, closed, status=error.facts.status))
+    except LeaseConflict:
+        # Most often `check_leases` has looked at it during the call, and the answer still holds.
+        lease = record.lease
+        again = load_current(StepCommand(lease_id=lease.id, epoch=lease.epoch), deps, LeaseState.PROVISIONING)
+        attempt = again.lease.attempt
+        if attempt is None or attempt.number != closed.attempt or attempt.reason is not None:
+            raise
+        deps.ledger.commit(fail_attempt(again, now, reason, error.facts.message, closed, status=error.facts.status))
 
 
 def _close_refused(record: LeaseRecord, intent: Resource, *, now: datetime, note: str) -> Change | None:
