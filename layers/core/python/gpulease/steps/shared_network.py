@@ -52,7 +52,8 @@ def newest_holder(place: Place, ledger: Ledger) -> LeaseRecord | None:
             return found
         if is_open(record.lease):
             return record
-        found = record
+        # Said by its id: a holder that the sweep found and took up does not know its own generation.
+        found = LeaseRecord(record.lease.model_copy(update={"generation": generation}), record.resources)
         generation += 1
 
 
