@@ -123,9 +123,12 @@ class AwsDeps:
     def workflows(self) -> Workflows:
         import boto3
 
+        from gpulease.runtime.aws import client_config
         from gpulease.runtime.step_functions import StepFunctionsWorkflows
 
-        return StepFunctionsWorkflows(boto3.client("stepfunctions"), self._settings.machine_arns())
+        return StepFunctionsWorkflows(
+            boto3.client("stepfunctions", config=client_config()), self._settings.machine_arns()
+        )
 
     @cached_property
     def clock(self) -> Clock:
@@ -166,9 +169,11 @@ class AwsDeps:
             return logged
         import boto3
 
+        from gpulease.runtime.aws import client_config
         from gpulease.runtime.sns import TopicNotifier
 
-        return TopicNotifier(boto3.client("sns"), self._settings.alarm_topic_arn, logged, self.log)
+        client = boto3.client("sns", config=client_config())
+        return TopicNotifier(client, self._settings.alarm_topic_arn, logged, self.log)
 
     @cached_property
     def policy(self) -> Policy:

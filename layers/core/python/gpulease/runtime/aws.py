@@ -1,0 +1,25 @@
+"""How AWS services beside the ledger's own table are called: within the time that a function has.
+
+The service clients' own defaults wait a minute for each of five tries, which is longer than any function lives. What is
+called so is safe to repeat: reads, and starts under a name.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+
+CONNECT_TIMEOUT_SECONDS = 2
+READ_TIMEOUT_SECONDS = 5
+TRIES = 2
+
+
+def client_config() -> "Config":
+    """Two tries of at most seven seconds."""
+    from botocore.config import Config
+
+    return Config(
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        read_timeout=READ_TIMEOUT_SECONDS,
+        retries={"total_max_attempts": TRIES, "mode": "standard"},
+    )
