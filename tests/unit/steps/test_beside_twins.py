@@ -238,3 +238,19 @@ def test_a_refused_create_ends_its_attempt_although_the_lease_was_looked_at_mean
     assert attempt.reason is Reason.NO_CAPACITY
     assert (intent.state, intent.release_note) == (ResourceState.RELEASED, "refused: no_capacity")
     assert world.record().lease.next_check_at == at(150)
+
+
+def test_a_machine_that_is_stuck_does_not_slow_down_another_of_its_lease(world: World) -> None:
+    patient = ReleaseProgress(requested_at=NOW, next_try_at=at(3600), tries=50, looks=50, alarmed_at=at(600))
+    soon = ReleaseProgress(requested_at=at(3590), next_try_at=at(3603), tries=1, looks=1)
+    stuck = a_resource(state=ResourceState.RELEASING, provider_id="id-1", status="x", release=patient)
+    other = a_resource(attempt=2, state=ResourceState.RELEASING, provider_id="id-2", status="x", release=soon)
+    world.has(a_lease(state=LeaseState.RELEASING, reason=Reason.USER), stuck, other)
+    world.at = at(3600)
+
+    outcome = world.run(terminate_instance.run)
+
+    first, second = world.record().resources
+    assert first.release is not None and first.release.tries == 51
+    assert second == other.model_copy(update={"version": 1})
+    assert outcome.wait_seconds == 3

@@ -7,7 +7,6 @@ succeeded; every error is noted and the next turn comes (laws 4 and 5).
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from math import ceil
 
 from gpulease.domain.event import Event, Fact
 from gpulease.domain.gate import Lane
@@ -90,10 +89,9 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
         # Told before it is noted as told: cut off in between, it is told twice and not never.
         _alarm(resource, learned, deps)
     record_fact(deps, command.lease_id, resource.id, partial(_write, deps=deps, learned=learned, alarm=alarm))
-    after = deps.ledger.load(command.lease_id).resource(resource.id)
-    if after is None or after.release is None or after.state is ResourceState.RELEASED:
-        return Outcome("done")
-    return Outcome("done", ceil((after.release.next_try_at - deps.clock.now()).total_seconds()))
+    # Until the next turn of any of them: one that is stuck, and asked seldom, must not slow down the others.
+    after = next_to_release(deps.ledger.load(command.lease_id), deps.clock.now())
+    return Outcome("done", max(1, after.wait_seconds))
 
 
 def _turn(progress: ReleaseProgress, provider: Provider, deps: Deps) -> Turn | None:
