@@ -1,7 +1,7 @@
 """How AWS services beside the ledger's own table are called: within the time that a function has.
 
 The service clients' own defaults wait a minute for each of five tries, which is longer than any function lives. What is
-called so is safe to repeat: reads, and starts under a name.
+called so is safe to repeat: reads, starts under a name, alarms.
 """
 
 from typing import TYPE_CHECKING
