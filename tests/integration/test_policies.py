@@ -27,6 +27,7 @@ RARE = {
     ("secretsmanager:GetSecretValue", "secrets"): "the doctor's look at the provider",
     ("sns:Publish", "AlarmTopic"): "a key is refused, something is stuck or unowned",
     ("states:DescribeExecution", "release"): "a release that is overdue",
+    ("states:StartExecution", "provision"): "a provisioning that has lasted for hours goes on in a new execution",
     ("states:StartExecution", "release"): "a release that nobody works on",
 }
 """What a function may be allowed without being seen doing it in these few lives, and when it would."""

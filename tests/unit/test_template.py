@@ -43,6 +43,13 @@ def test_no_policy_has_a_wildcard_action_or_a_needless_wildcard_resource(name: s
         assert "*" not in listed(each["Resource"]) or {a.partition(":")[0] for a in actions} <= WITHOUT_RESOURCES
 
 
+@pytest.mark.parametrize(
+    ("name", "machine"), [("SelectOfferFunction", "provision"), ("NextToReleaseFunction", "release")]
+)
+def test_a_long_workflow_may_be_handed_over_to_a_new_execution(name: str, machine: str) -> None:
+    assert ("states:StartExecution", machine) in template_policies.allowed(FUNCTIONS[name])
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_logs_where_logs_end_some_day(name: str) -> None:
     logging = FUNCTIONS[name].get("LoggingConfig", DEFAULTS["LoggingConfig"])
