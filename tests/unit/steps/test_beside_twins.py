@@ -18,6 +18,7 @@ from gpulease.ports import Change, InstanceRequest, LeaseRecord, Ledger, Policy,
 from gpulease.steps import close_lease, create_instance, release_attempt, terminate_instance
 from gpulease.steps.base import Outcome, StepCommand, fail_attempt
 from gpulease.steps.facts import note_created
+from gpulease.steps.starting import start_overdue_release
 
 from tests.support.ledger_samples import NOW, a_lease, a_resource, at
 
@@ -254,3 +255,15 @@ def test_a_machine_that_is_stuck_does_not_slow_down_another_of_its_lease(world: 
     assert first.release is not None and first.release.tries == 51
     assert second == other.model_copy(update={"version": 1})
     assert outcome.wait_seconds == 3
+
+
+def test_a_release_that_was_started_again_in_vain_is_started_again_an_hour_later(world: World) -> None:
+    progress = ReleaseProgress(requested_at=NOW, next_try_at=NOW, tries=1)
+    leftover = a_resource(state=ResourceState.RELEASING, provider_id="id-1", release=progress)
+    world.has(a_lease(state=LeaseState.RUNNING), leftover)
+
+    for minutes in (6, 7, 20, 59, 61, 70, 119):
+        assert start_overdue_release(world.record(), world.deps, at(60 * minutes))
+
+    first, second = dict.fromkeys(world.started)
+    assert world.started == [first] * 4 + [second] * 3

@@ -45,7 +45,9 @@ def start_overdue_release(record: LeaseRecord, deps: Deps, now: datetime) -> boo
     ]
     if not overdue:
         return False
-    # The name tells which turn was missed, so two checkers that notice it at once start one execution.
+    # The name tells which turn was missed, so two checkers that notice it at once start one execution. Should that one
+    # end without having taken a turn, its name is used up: the hour makes a new one.
     missed = min(r.release.next_try_at for r in overdue if r.release is not None)
-    start_release(record, deps, f"t{int(missed.timestamp())}")
+    hours = (now - missed) // timedelta(hours=1)
+    start_release(record, deps, f"t{int(missed.timestamp())}" + (f"-{hours}" if hours else ""))
     return True
