@@ -198,3 +198,16 @@ def test_what_is_seen_for_the_first_time_is_told_and_not_touched(world: SweepWor
         "given back if it is seen so again": orphan,
         "exempt": kept,
     }
+
+
+def test_a_release_whose_function_only_fails_is_told_by_the_sweep_once(world: SweepWorld) -> None:
+    lease_id = _running(world)
+    world.off.add("TerminateInstanceFunction")
+    world.down(lease_id)
+
+    world.run_for(3600)
+
+    [alarm] = world.alarms("ReleaseStuck")
+    assert (alarm["lease_id"], alarm["reason"]) == (lease_id, "not_worked_on")
+    world.off.clear()
+    world.until(lease_id, RELEASED, within=600)

@@ -1,9 +1,12 @@
 """Alarms that several parts raise: told once in a while and not at every turn. Each has an entry in docs/runbook.md."""
 
+from gpulease.domain.event import Fact
+from gpulease.domain.resource import Resource
 from gpulease.domain.sweep import ALARM_AGAIN_AFTER
 from gpulease.errors import LeaseConflict, LedgerUnavailable, ProviderAuthFailed
 from gpulease.ports import Deps
 
+RELEASE_STUCK = "ReleaseStuck"
 AUTH_FAILED = "ProviderAuthFailed"
 SWEEP_INCOMPLETE = "SweepIncomplete"
 UNOWNED_FOUND = "UnownedResourceFound"
@@ -27,6 +30,21 @@ def auth_failed(deps: Deps, account: str, error: ProviderAuthFailed) -> None:
             "last_error": facts.message,
         },
     )
+
+
+def release_stuck(deps: Deps, resource: Resource, reason: str, last_error: str) -> None:
+    """Something has not been given back for ten minutes. The resource's row remembers that it was told."""
+    text = f"{resource.kind} {resource.provider_id or resource.id} at {resource.provider}/{resource.region} is not gone"
+    facts: dict[str, Fact] = {
+        "lease_id": resource.lease_id,
+        "provider": resource.provider,
+        "region": resource.region,
+        "resource_id": resource.id,
+        "provider_id": resource.provider_id,
+        "reason": reason,
+        "last_error": last_error,
+    }
+    deps.notifier.alarm(RELEASE_STUCK, text, facts)
 
 
 def _first_this_hour(deps: Deps, account: str) -> bool:

@@ -87,7 +87,7 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
     alarm = not (learned.absent or learned.never_appeared) and needs_alarm(resource.release, deps.clock.now())
     if alarm:
         # Told before it is noted as told: cut off in between, it is told twice and not never.
-        _alarm(resource, learned, deps)
+        alarms.release_stuck(deps, resource, learned.error_reason or "still_there", learned.error[:300])
     record_fact(deps, command.lease_id, resource.id, partial(_write, deps=deps, learned=learned, alarm=alarm))
     # Until the next turn of any of them: one that is stuck, and asked seldom, must not slow down the others.
     after = next_to_release(deps.ledger.load(command.lease_id), deps.clock.now())
@@ -279,17 +279,3 @@ def _place(resource: Resource) -> dict[str, Fact]:
         "resource_id": resource.id,
         "provider_id": resource.provider_id,
     }
-
-
-def _alarm(resource: Resource, learned: Learned, deps: Deps) -> None:
-    text = f"{resource.kind} {resource.provider_id or resource.id} at {resource.provider}/{resource.region} is not gone"
-    deps.notifier.alarm(
-        "ReleaseStuck",
-        text,
-        {
-            "lease_id": resource.lease_id,
-            **_place(resource),
-            "reason": learned.error_reason or "still_there",
-            "last_error": learned.error[:300],
-        },
-    )

@@ -6,7 +6,7 @@ from gpulease.domain.event import Event
 from gpulease.domain.lease import Lease, execution_name
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import MAX_PAUSE_SECONDS
-from gpulease.domain.resource import ResourceState
+from gpulease.domain.resource import Resource, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY
 from gpulease.ports import Deps
 
@@ -36,18 +36,23 @@ def go_on(record: LeaseRecord, machine: str, deps: Deps, *events: Event) -> None
     deps.workflows.start(machine, workflow_name(lease, machine), lease.id, lease.epoch)
 
 
-def start_overdue_release(record: LeaseRecord, deps: Deps, now: datetime) -> bool:
-    """Start `release` again when something that should be on its way out is not being worked on. True = it was."""
-    overdue = [
+def overdue(record: LeaseRecord, now: datetime) -> list[Resource]:
+    """What should be on its way out and is not being worked on."""
+    return [
         r
         for r in record.resources
         if r.state is ResourceState.RELEASING and r.release is not None and r.release.next_try_at + OVERDUE < now
     ]
-    if not overdue:
+
+
+def start_overdue_release(record: LeaseRecord, deps: Deps, now: datetime) -> bool:
+    """Start `release` again when something that should be on its way out is not being worked on. True = it was."""
+    late = overdue(record, now)
+    if not late:
         return False
     # The name tells which turn was missed, so two checkers that notice it at once start one execution. Should that one
     # end without having taken a turn, its name is used up: the hour makes a new one.
-    missed = min(r.release.next_try_at for r in overdue if r.release is not None)
+    missed = min(r.release.next_try_at for r in late if r.release is not None)
     hours = (now - missed) // timedelta(hours=1)
     start_release(record, deps, f"t{int(missed.timestamp())}" + (f"-{hours}" if hours else ""))
     return True

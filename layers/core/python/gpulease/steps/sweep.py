@@ -7,9 +7,12 @@ and ends in time; the next one goes on with the rest.
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 
 from gpulease.domain.event import Fact
 from gpulease.domain.observation import Observation
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.release import needs_alarm as stuck
 from gpulease.domain.resource import Resource
 from gpulease.domain.sweep import (
     LOOKS_APART,
@@ -29,8 +32,9 @@ from gpulease.domain.sweep import (
 from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded, ProviderAuthFailed
 from gpulease.ports import Deps, Once, Provider
 from gpulease.steps import alarms
+from gpulease.steps.base import record_fact
 from gpulease.steps.losing import lose
-from gpulease.steps.starting import start_overdue_release
+from gpulease.steps.starting import overdue, start_overdue_release
 from gpulease.steps.taking_up import take_up
 
 TIME_LIMIT = timedelta(seconds=150)
@@ -201,8 +205,15 @@ class _Place:
 
     def _resume(self, lease_id: str) -> None:
         """Something is on its way out and nobody has worked on it for minutes: it is taken up for ever (law 5)."""
+        deps, now = self._deps, self._deps.clock.now()
         try:
-            start_overdue_release(self._deps.ledger.load(lease_id), self._deps, self._deps.clock.now())
+            record = deps.ledger.load(lease_id)
+            start_overdue_release(record, deps, now)
+            for resource in overdue(record, now):
+                if resource.release is not None and stuck(resource.release, now):
+                    # Its own turns would tell, if they came to anything.
+                    alarms.release_stuck(deps, resource, "not_worked_on", resource.release.last_error)
+                    record_fact(deps, lease_id, resource.id, partial(_told_stuck, now=now))
         except GpuleaseError as error:
             self._failed(error, lease_id, lease_id)
 
@@ -271,6 +282,13 @@ class _Place:
             "lease_id": named.lease_id if named else "",
             "reason": "unowned",
         }
+
+
+def _told_stuck(record: LeaseRecord, resource: Resource, *, now: datetime) -> Change | None:
+    if resource.release is None or resource.release.alarmed_at is not None:
+        return None
+    told = resource.model_copy(update={"release": resource.release.model_copy(update={"alarmed_at": now})})
+    return Change(lease_id=record.lease.id, resources=(told,))
 
 
 def _tell_if_late(deps: Deps, states: list[SweepState], now: datetime) -> None:
