@@ -51,8 +51,9 @@ def start_overdue_release(record: LeaseRecord, deps: Deps, now: datetime) -> boo
     if not late:
         return False
     # The name tells which turn was missed, so two checkers that notice it at once start one execution. Should that one
-    # end without having taken a turn, its name is used up: the hour makes a new one.
+    # end without having taken a turn, its name is used up: after 1, 2, 4, 8 ... hours there is another. Seldom, since
+    # where no turn can be taken all of them go on trying.
     missed = min(r.release.next_try_at for r in late if r.release is not None)
-    hours = (now - missed) // timedelta(hours=1)
-    start_release(record, deps, f"t{int(missed.timestamp())}" + (f"-{hours}" if hours else ""))
+    again = ((now - missed) // timedelta(hours=1)).bit_length()
+    start_release(record, deps, f"t{int(missed.timestamp())}" + (f"-{again}" if again else ""))
     return True
