@@ -3,19 +3,30 @@ another worker has been there (law 9).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpulease.domain.lease import Lease, LeaseState, Reason
+from gpulease.domain.lease import Attachment, Lease, LeaseKind, LeaseState, Reason
 from gpulease.domain.observation import Condition, Observation
 from gpulease.domain.resource import BillingRule, ReleaseProgress, Resource, ResourceKind, ResourceState
-from gpulease.errors import CapacityRefused, InputInvalid, LeaseConflict, ProviderFacts
+from gpulease.domain.shared_network import uses_network
+from gpulease.domain.spec import PrivateNetwork
+from gpulease.errors import (
+    CapacityRefused,
+    InputInvalid,
+    LeaseConflict,
+    ProviderError,
+    ProviderFacts,
+    ProviderUnavailable,
+    ProviderUnexpected,
+)
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ports import Change, InstanceRequest, LeaseRecord, Ledger, Policy, Ref
-from gpulease.steps import close_lease, create_instance, release_attempt, terminate_instance
+from gpulease.steps import attach_network, close_lease, create_instance, release_attempt, terminate_instance
 from gpulease.steps.base import Outcome, StepCommand, fail_attempt
 from gpulease.steps.facts import note_created
 from gpulease.steps.starting import start_overdue_release
@@ -59,6 +70,7 @@ class Account:
     def __init__(self) -> None:
         self.created: list[str] = []
         self.refusal: Exception | None = None
+        self.condition = Condition.PENDING
 
     def list_of(self, ref: Ref) -> str:
         """See `ports.Provider.list_of`."""
@@ -66,7 +78,12 @@ class Account:
 
     def observe(self, ref: Ref) -> Observation:
         """See `ports.Provider.observe`: it is always there."""
-        return shown(ref.marker)
+        return replace(shown(ref.marker), condition=self.condition)
+
+    def attach_network(self, instance: Ref, network: Ref) -> None:
+        """See `ports.Provider.attach_network`."""
+        if self.refusal is not None:
+            raise self.refusal
 
     def destroy(self, ref: Ref) -> None:
         """See `ports.Provider.destroy`: accepted, without effect."""
@@ -268,3 +285,24 @@ def test_a_release_that_was_started_again_in_vain_is_started_again_hours_later(w
     names = list(dict.fromkeys(world.started))
     hours = [(world.started.index(name) + 6) // 60 for name in names]
     assert hours == [0, 1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("lost", [ProviderUnavailable, ProviderUnexpected])
+def test_an_attach_whose_answer_was_lost_may_have_been_carried_out(lost: type[ProviderError], world: World) -> None:
+    network = a_resource("n-aaaaaaaaaaaa", kind=ResourceKind.NETWORK, state=ResourceState.HELD, provider_id="net-1")
+    holder = a_lease("n-aaaaaaaaaaaa", kind=LeaseKind.NETWORK, state=LeaseState.RUNNING, attempts=())
+    world.stored.create_lease(holder)
+    world.stored.commit(Change(lease_id=holder.id, resources=(network,)))
+    spec = a_lease().spec.model_copy(update={"private_network": PrivateNetwork.PREFERRED})
+    attempt = a_lease().attempts[0].model_copy(update={"attachment": Attachment(holder_id=holder.id)})
+    machine = a_resource(state=ResourceState.HELD, provider_id="id-1", status="active")
+    world.has(a_lease(state=LeaseState.PROVISIONING, spec=spec, attempts=(attempt,)), machine)
+    world.account.condition = Condition.READY
+    world.account.refusal = lost(ProviderFacts("vultr", "no answer"))
+
+    assert world.run(attach_network.run).outcome == "waiting"
+
+    attachment = world.record().lease.attempts[0].attachment
+    assert attachment is not None
+    dropped = attempt.model_copy(update={"attachment": attachment.model_copy(update={"dropped": True})})
+    assert uses_network(world.record(), dropped), "it leaves the network when it is gone, and not before"

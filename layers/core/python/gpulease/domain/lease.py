@@ -78,6 +78,7 @@ class Attachment(Model):
     accepted_at: Instant | None = None
     """Of the last call, while it may still take effect."""
     ever_accepted: bool = False
+    """Or its answer was lost: it may be in the network, whatever was seen since."""
     attached_at: Instant | None = None
     dropped: bool = False
     """The lease goes on without it."""

@@ -119,7 +119,7 @@ def _with(record: LeaseRecord, attempt: Attempt, attachment: Attachment) -> Leas
 def _ask(record: LeaseRecord, attempt: Attempt, machine: Resource, network: Resource, deps: Deps) -> Outcome:
     provider = deps.providers.get(machine.account)
     attachment = attempt.attachment or Attachment()
-    accepted, refusals, pause = False, 0, TRY_PAUSE_SECONDS
+    accepted, unclear, refusals, pause = False, False, 0, TRY_PAUSE_SECONDS
     try:
         provider.attach_network(ref_of(machine), ref_of(network))
         accepted, pause = True, LOOK_PAUSE_SECONDS
@@ -127,6 +127,7 @@ def _ask(record: LeaseRecord, attempt: Attempt, machine: Resource, network: Reso
         why = f"plan {machine.plan} has no private networking ({error.facts.message})"
         return go_without(record, deps, Reason.NETWORK_UNSUPPORTED, why)
     except (ProviderBusy, ProviderUnavailable, ProviderUnexpected) as error:
+        unclear = not isinstance(error, ProviderBusy)
         deps.log.info("attach_not_yet", lease_id=record.lease.id, resource_id=network.id, reason=str(error))
     except ProviderRejected as error:
         refusals = 1
@@ -138,7 +139,7 @@ def _ask(record: LeaseRecord, attempt: Attempt, machine: Resource, network: Reso
             "tries": attachment.tries + 1,
             "refusals": attachment.refusals + refusals,
             "accepted_at": deps.clock.now() if accepted else None,
-            "ever_accepted": attachment.ever_accepted or accepted,
+            "ever_accepted": attachment.ever_accepted or accepted or unclear,
         }
     )
     deps.ledger.commit(Change(lease_id=record.lease.id, lease=_with(record, attempt, tried), epoch=record.lease.epoch))
