@@ -93,6 +93,10 @@ bench-cold: .venv/.installed ## what a cold start of each function costs, as bui
 deploy-check: .venv/.installed .venv-ministack/.locked .venv-sam/.locked ## deploy into a stand-in of AWS, run leases there (5 min)
 	@$(BIN)/python -m tests.e2e.deploy_check
 
+.PHONY: fuzz-api
+fuzz-api: .venv/.installed .venv-fuzz/.locked ## requests from the API's own description, and rude ones (SEED=7)
+	@$(BIN)/python -m tests.e2e.fuzz_api --seed $(SEED)
+
 .PHONY: kill-test
 kill-test: .venv/.installed ## the demo's leases on a server that is killed at random moments (KILLS=50 KILL_SEED=1)
 	@$(BIN)/python -m tests.e2e.kill_demo --kills $(KILLS) --seed $(KILL_SEED)
@@ -122,6 +126,7 @@ lock: ## pin the newest versions that fit, into requirements/*.txt (with Python 
 	@for target in "--extra dev --output-file requirements/dev.txt pyproject.toml" \
 	  "--output-file requirements/ministack.txt requirements/ministack.in" \
 	  "--output-file requirements/sam.txt requirements/sam.in" \
+	  "--output-file requirements/fuzz.txt requirements/fuzz.in" \
 	  "--output-file requirements/lock.txt requirements/lock.in" \
 	  "--constraint requirements/dev.txt --output-file layers/deps/requirements.txt layers/deps/requirements.in"; do \
 	  CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools compile --quiet --upgrade --strip-extras \
@@ -130,7 +135,7 @@ lock: ## pin the newest versions that fit, into requirements/*.txt (with Python 
 
 .PHONY: clean
 clean: ## remove environments, caches and built files
-	@rm -rf .venv .venv-ministack .venv-sam .venv-peers .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	@rm -rf .venv .venv-ministack .venv-sam .venv-fuzz .venv-peers .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
 	  .aws-sam build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -155,6 +160,9 @@ FORCE:
 
 .venv-sam/.locked: requirements/sam.txt $(call stale,.venv-sam)
 	$(call make_venv,.venv-sam,requirements/sam.txt)
+
+.venv-fuzz/.locked: requirements/fuzz.txt $(call stale,.venv-fuzz)
+	$(call make_venv,.venv-fuzz,requirements/fuzz.txt)
 
 .venv-lock/.locked: requirements/lock.txt $(call stale,.venv-lock)
 	$(call make_venv,.venv-lock,requirements/lock.txt)

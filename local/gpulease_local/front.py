@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
@@ -23,6 +24,7 @@ HOST = "127.0.0.1"
 MAX_BODY_BYTES = 1024 * 1024
 IDLE_SECONDS = 30.0
 """How long a connection may say nothing."""
+PROBLEM_TYPE = "application/problem+json"
 PUBLIC_PATHS = frozenset({"/v1/health", "/openapi.json"})
 _NAMES = (HOST, "localhost", "[::1]")
 _BACKLOG = 128
@@ -183,6 +185,35 @@ class _Quiet(WSGIRequestHandler):
     timeout = IDLE_SECONDS
     now: Callable[[], datetime]
 
+    def parse_request(self) -> bool:
+        """Refuse also a body of two lengths: which of them is read depends on the reader."""
+        if not super().parse_request():
+            return False
+        if len(self.headers.get_all("Content-Length", ())) > 1:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return False
+        return True
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is no HTTP is refused in the API's own form too, without repeating it."""
+        self.close_connection = True
+        if (
+            self.request_version == "HTTP/0.9"
+        ):  # not known yet; an answer of that version has neither status nor headers
+            self.request_version = "HTTP/1.0"
+        status = HTTPStatus(code)
+        body = _problem_text(status, status.name.lower(), "this is no request that the server could read")
+        self.send_response(status)
+        self.send_header("Content-Type", PROBLEM_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def version_string(self) -> str:
+        """The Server header names no versions."""
+        return "gpulease"
+
     def date_time_string(self, timestamp: float | None = None) -> str:
         """The Date header: clients count the ages of our times from it, and a simulated cloud's clock may run fast."""
         return http_date(self.now())
@@ -227,5 +258,8 @@ def _response(answer: Any) -> Response:
 
 
 def _problem(status: int, code: str, detail: str) -> Response:
-    body = {"type": "about:blank", "title": code, "status": status, "code": code, "detail": detail}
-    return Response(json.dumps(body), status=status, content_type="application/problem+json")
+    return Response(_problem_text(status, code, detail), status=status, content_type=PROBLEM_TYPE)
+
+
+def _problem_text(status: int, code: str, detail: str) -> str:
+    return json.dumps({"type": "about:blank", "title": code, "status": status, "code": code, "detail": detail})

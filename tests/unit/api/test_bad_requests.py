@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from gpulease.api.problems import ProblemDetails
 from gpulease.domain.spec import MAX_START_SCRIPT_BYTES
 from gpulease.errors import LedgerUnavailable
 
@@ -54,6 +55,7 @@ FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"plan_kinds": ["container"]}, "plan_kinds[0]", "'vm' or 'bare_metal'"),
     ({"spot": "maybe"}, "spot", "'on-demand', 'spot' or 'any'"),
     ({"max_price_per_hour_usd": 0}, "max_price_per_hour_usd", "greater than 0"),
+    ({"max_price_per_hour_usd": "1e400000000"}, "max_price_per_hour_usd", "less than or equal to 1000000"),
     ({"max_price_per_hour_usd": "cheap"}, "max_price_per_hour_usd", "decimal"),
     ({"gpu": ["A100"], "max_price_per_hour_usd": 1}, "max_price_per_hour_usd", "the cheapest costs $2.397"),
     ({"gpu": ["H100"]}, "gpu_count", "there are 8"),
@@ -172,6 +174,14 @@ def test_a_lone_surrogate_is_refused(client: Client) -> None:
     details = problem(client.post('{"name": "\\ud800"}'), 422)
 
     assert details["errors"][0]["field"] == "name"
+
+
+def test_an_answer_repeats_a_lone_surrogate_in_a_form_that_every_reader_takes(client: Client) -> None:
+    answer = client.post('{"name": "\\ud800"}')
+
+    assert answer.status == 422
+    assert "\\ud" not in answer.text
+    assert ProblemDetails.model_validate_json(answer.text).errors[0].value == "?"
 
 
 def test_charset_and_base64_do_not_matter(client: Client) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from gpulease_local.front import Front, FrontServer
 
+from tests.support.rude_requests import send
+
 TOKEN = "0123456789abcdef" * 2
 LIMIT = 1000
 
@@ -75,6 +77,25 @@ def test_a_request_without_the_token_is_refused(server: FrontServer, api: Api, g
     status, headers, content = _ask(server, Authorization=given)
 
     assert (status, _code(content), headers["WWW-Authenticate"]) == (401, "not_authenticated", "Bearer")
+    assert api.events == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"nonsense\xff\x00 x\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 505),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\nX-Long: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+        (b"POST /v1/leases HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 2\r\n\r\n{}", 400),
+    ],
+)
+def test_what_is_no_http_is_refused_in_the_same_form(server: FrontServer, api: Api, raw: bytes, expected: int) -> None:
+    heard = send(server.port, raw)
+
+    assert (heard.status, heard.content_type) == (expected, "application/problem+json")
+    assert json.loads(heard.text)["status"] == expected
+    assert "werkzeug" not in heard.headers.lower()
     assert api.events == []
 
 

@@ -80,8 +80,11 @@ class Problem(Exception):
             lease_id=self.lease_id,
         )
         members = details.model_dump(exclude_none=True)
-        # Escaped to ASCII: a lone surrogate in an echoed value must not break the answer.
-        return json.dumps({k: v for k, v in members.items() if v not in ("", ())}, separators=(",", ":"))
+        text = json.dumps(
+            {k: v for k, v in members.items() if v not in ("", ())}, separators=(",", ":"), ensure_ascii=False
+        )
+        # A lone surrogate in something echoed must not break the answer; escaped, strict readers refuse it.
+        return text.encode("utf-8", "replace").decode()
 
     def response(self) -> Response[str]:
         return Response(

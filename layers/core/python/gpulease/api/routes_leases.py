@@ -60,7 +60,9 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
         operation_id="createLease",
         status_code=202,
         middlewares=[only("dry_run")],
-        responses=answers({202: ("Accepted; see Location", LeaseView), 200: ("Dry run", DryRun)}, 409, 413, 415, 503),
+        responses=answers(
+            {202: ("Accepted; see Location", LeaseView), 200: ("Dry run", DryRun)}, 400, 409, 413, 415, 503
+        ),
     )
     def create_lease(
         request: Annotated[LeaseRequest, Body()],

@@ -12,6 +12,8 @@ from gpulease.domain.offer import PlanKind
 MAX_START_SCRIPT_BYTES = 32 * 1024
 """Of the user's script. Vultr carries 64 KiB of user data end to end; base64 inside cloud-init grows it by a third."""
 MAX_LABELS = 20
+MAX_PRICE_PER_HOUR_USD = Decimal(1_000_000)
+"""A limit above any price; Decimal itself would take one with 400 million digits."""
 
 
 class PrivateNetwork(StrEnum):
@@ -62,7 +64,7 @@ class LeaseSpec(Model):
     plans: tuple[Word, ...] = ()
     plan_kinds: tuple[PlanKind, ...] = ()
     spot: SpotPolicy = SpotPolicy.ON_DEMAND
-    max_price_per_hour_usd: Usd | None = Field(default=None, gt=Decimal(0))
+    max_price_per_hour_usd: Usd | None = Field(default=None, gt=Decimal(0), le=MAX_PRICE_PER_HOUR_USD)
     private_network: PrivateNetwork = PrivateNetwork.NONE
     network_scope: NetworkScope = NetworkScope.OWNER
     ssh_keys: tuple[SshPublicKey, ...] = Field(default=(), max_length=20)
