@@ -6,6 +6,7 @@ region, image and stock are all in order.
 
 from gpulease.errors import (
     CapacityRefused,
+    LedgerUnavailable,
     NetworkUnsupported,
     ProviderError,
     ProviderRejected,
@@ -34,6 +35,9 @@ def why_refused(
     except ProviderThrottled:
         # Throttled lists must not be mistaken for a throttled create.
         return explained(refused, ProviderUnexpected, "could not find out why: throttled")
+    except LedgerUnavailable:
+        # Lists are shared between workers by way of a store, which may fail as well.
+        return explained(refused, ProviderUnexpected, "could not find out why: shared lists unavailable")
     except ProviderError as exc:
         return explained(refused, ProviderUnexpected, f"could not find out why: {exc.reason}")
     return explained(refused, kind, why)
