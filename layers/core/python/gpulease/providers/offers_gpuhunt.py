@@ -121,12 +121,12 @@ def offer_of_item(item: CatalogItem) -> Offer:
 
 def _offers_in_time(adapter: Provider, deadline_seconds: float) -> list[Offer] | str:
     """The adapter's offers, or why there are none. A late answer is dropped; its thread ends with its last timeout."""
-    answers: SimpleQueue[list[Offer] | Exception] = SimpleQueue()
+    answers: SimpleQueue[list[Offer] | BaseException] = SimpleQueue()
 
     def ask() -> None:
         try:
             answers.put(adapter.offers())
-        except Exception as exc:  # carried to the waiting thread and judged there
+        except BaseException as exc:  # carried to the waiting thread and judged there, whatever it is
             answers.put(exc)
 
     Thread(target=ask, name=f"offers-{adapter.name}", daemon=True).start()
@@ -136,7 +136,7 @@ def _offers_in_time(adapter: Provider, deadline_seconds: float) -> list[Offer] |
         return f"no answer within {deadline_seconds:g} s"
     if isinstance(answer, GpuleaseError):
         return str(answer)
-    if isinstance(answer, Exception):
+    if isinstance(answer, BaseException):
         raise answer
     # A provider without one GPU is less likely than an answer that hides them (Vultr, asked without a key, does that).
     return answer or "the provider shows no offers at all"
