@@ -13,6 +13,7 @@ PYTEST_ARGS ?=
 SEED ?= 7
 PEERS ?= ../shared/peers
 PEERS_ARGS ?=
+COST_ARGS ?=
 LEASES ?= 300
 KILLS ?= 50
 KILL_SEED ?= 1
@@ -88,6 +89,10 @@ check: lint types imports test ## everything that must pass: lint, types, import
 .PHONY: bench-cold
 bench-cold: .venv/.installed ## what a cold start of each function costs, as built for this computer
 	@$(BIN)/python -m bench.bench_cold
+
+.PHONY: bench-cost
+bench-cost: .venv/.installed ## what the control plane costs in AWS, per lease and per month (2 min; COST_ARGS=--json)
+	@$(BIN)/python -m bench.bench_cost $(COST_ARGS)
 
 .PHONY: deploy-check
 deploy-check: .venv/.installed .venv-ministack/.locked .venv-sam/.locked ## deploy into a stand-in of AWS, run leases there (5 min)

@@ -1,0 +1,122 @@
+"""Says what the control plane costs: as tables for people, as JSON for programs, and whether it is what was wanted."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
+
+from bench.metered_stack import Assumed
+from bench.prices import AS_OF, HOURS_PER_MONTH, PRICES, REGION, SERVERS, SKYPILOT_SOURCE, bill, total
+
+AIMS = {"vm": Decimal("0.002"), "bare_metal": Decimal("0.005"), "idle": Decimal("0.50")}
+FIXED = ("alarms", "secrets")
+LEASES = {
+    "vm": "one VM lease of one hour",
+    "vm_with_network": "one VM lease of one hour with a private network of its own",
+    "bare_metal": "one bare metal lease: 42 min boot, one hour",
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Uses by name, and the detail of the leases among them."""
+
+    uses: Mapping[str, Mapping[str, float]]
+    details: Mapping[str, Mapping[str, float]]
+
+
+def without(use: Mapping[str, float], names: tuple[str, ...]) -> dict[str, float]:
+    """The use less some quantities."""
+    return {name: amount for name, amount in use.items() if name not in names}
+
+
+def document(measured: Measured, assumed: Assumed) -> dict[str, Any]:
+    """All figures, for `--json`."""
+    uses = measured.uses
+    found: dict[str, Any] = {"prices_as_of": AS_OF.isoformat(), "region": REGION, "assumed": asdict(assumed)}
+    for name, use in uses.items():
+        found[name] = {
+            "usd": str(round(total(use), 6)),
+            "items": {
+                item: {"amount": round(use[item], 6), "usd": str(round(usd, 7))} for item, usd in bill(use).items()
+            },
+        }
+        if name in measured.details:
+            found[name]["detail"] = {what: round(amount, 2) for what, amount in sorted(measured.details[name].items())}
+        else:
+            found[name] |= {
+                "usd_without_alarms_and_secret": str(round(total(without(use, FIXED)), 6)),
+                "usd_after_free_allowances": str(round(total(use, free=True), 6)),
+            }
+    found["servers_usd_per_month"] = {name: str(price.of(HOURS_PER_MONTH)) for name, price in SERVERS.items()}
+    return found
+
+
+def table(name: str, use: Mapping[str, float], *, monthly: bool) -> list[str]:
+    """One table, the dearest first."""
+    said = [f"\n{name}", f"  {'':46} {'amount':>16} {'USD':>11}" + (f" {'after free':>11}" if monthly else "")]
+    free = bill(use, free=True)
+    for item, usd in bill(use).items():
+        after = f" {free[item]:11.4f}" if monthly else ""
+        said.append(f"  {PRICES[item].what:46} {use[item]:16,.2f} {usd:11.6f}{after}")
+    after = f" {total(use, free=True):11.4f}" if monthly else ""
+    said.append(f"  {'together':46} {'':16} {total(use):11.6f}{after}")
+    return said
+
+
+def aims(uses: Mapping[str, Mapping[str, float]], machines: list[int]) -> list[str]:
+    """What was wanted and what it is."""
+    idle = uses["idle"]
+    found: dict[str, tuple[Decimal, Decimal]] = {}
+    for kind, what in (("vm", "one-hour VM lease"), ("bare_metal", "bare metal lease, 42 min boot")):
+        unattended = uses[f"{kind}_unattended"]
+        found[what] = total(uses[kind]), AIMS[kind]
+        found[f"{what}, nobody waiting"] = total(unattended), AIMS[kind]
+        found[f"{what}, nobody waiting, no traces"] = total(without(unattended, ("traces",))), AIMS[kind]
+    found |= {
+        "a month idle": (total(idle), AIMS["idle"]),
+        "a month idle, no alarms": (total(without(idle, ("alarms",))), AIMS["idle"]),
+        "a month idle, neither alarms nor secret": (total(without(idle, FIXED)), AIMS["idle"]),
+        "a month idle, neither of these, no traces": (total(without(idle, (*FIXED, "traces"))), AIMS["idle"]),
+        "a month idle, after free allowances": (total(idle, free=True), AIMS["idle"]),
+    }
+    said = ["\naims"]
+    for what, (usd, aim) in found.items():
+        said.append(f"  {what:56} {usd:10.6f}  (aim < {aim})  {'met' if usd < aim else 'MISSED'}")
+    few, many = min(machines), max(machines)
+    if few < many:
+        costs = [total(without(uses[f"watching_{number}"], FIXED)) for number in (few, many)]
+        grown, by = costs[1] / costs[0], many / few
+        word = "met" if grown < by else "MISSED"
+        said.append(f"  {many} machines instead of {few} ({by:g}x) cost {grown:.1f}x (aim < {by:g}x)  {word}")
+    return said
+
+
+def busiest(detail: Mapping[str, float]) -> str:
+    """Which states are entered most, and what a call takes."""
+    states = {name.removeprefix("state "): n for name, n in detail.items() if name.startswith("state ")}
+    most = sorted(states.items(), key=lambda each: -each[1])[:6]
+    calls = sum(n for name, n in detail.items() if name.startswith("calls "))
+    cpu = sum(n for name, n in detail.items() if name.startswith("cpu_ms "))
+    billed = sum(n for name, n in detail.items() if name.startswith("billed_ms "))
+    entered = ", ".join(f"{name} {amount:.0f}" for name, amount in most)
+    return f"  most entered: {entered}; per call {cpu / calls:.1f} ms CPU here, {billed / calls:.0f} ms billed"
+
+
+def lines(measured: Measured, assumed: Assumed, machines: list[int]) -> list[str]:
+    """Everything as text."""
+    uses, details = measured.uses, measured.details
+    said = [f"USD, list prices of {REGION} as of {AS_OF}; assumed: " + _assumptions(assumed)]
+    for name, title in LEASES.items():
+        said += [*table(title, uses[name], monthly=False), busiest(details[name])]
+    said += table("a month idle", uses["idle"], monthly=True)
+    for number in machines:
+        said += table(f"a month, {number} running machines watched", uses[f"watching_{number}"], monthly=True)
+    said.append("\nservers, per month (730 h), without disk, address and traffic")
+    said += [f"  {name + ': ' + price.what:68} {price.of(HOURS_PER_MONTH):8.2f}" for name, price in SERVERS.items()]
+    said.append(f"  SkyPilot's recommendation: {SKYPILOT_SOURCE}")
+    return said + aims(uses, machines)
+
+
+def _assumptions(assumed: Assumed) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in asdict(assumed).items())
