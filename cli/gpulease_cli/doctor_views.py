@@ -56,6 +56,7 @@ class PlaceView:
     verified_at: datetime | None
     incomplete_runs: int
     last_error: str
+    draining: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ def _place(raw: Json) -> PlaceView:
         verified_at=_instant(raw, "verified_at"),
         incomplete_runs=int(_number(raw, "incomplete_runs")),
         last_error=_text(raw, "last_error"),
+        draining=raw.get("draining") is True,
     )
 
 

@@ -103,6 +103,7 @@ class LocalProviders:
     ) -> None:
         self._shared = shared if shared is not None else SqliteSharedReads()
         self._accounts = dict(accounts)
+        self._drained: set[str] = set()
         self._secrets = secrets
         self._clock = clock
         self._log = log
@@ -118,8 +119,12 @@ class LocalProviders:
             return self._made[account]
 
     def accounts(self) -> Sequence[str]:
-        """Names, in order of preference."""
-        return list(self._accounts)
+        """Names, in order of preference; without those that are drained."""
+        return [name for name in self._accounts if name not in self._drained]
+
+    def drain(self, account: str) -> None:
+        """Take an account out of the configuration: nothing new there; what is held there is given back as before."""
+        self._drained.add(account)
 
     def shut_for_seconds(self, account: str, region: str) -> float:
         """See `ports.Providers.shut_for_seconds`."""

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.resource import ResourceState
+from gpulease_local.deps import LocalProviders
+from gpulease_local.simulate.virtual import ApiRefused
 from gpulease_sim.vultr import outage
 
 from tests.cases.conftest import NewWorld
@@ -98,6 +100,28 @@ def test_c12_destroy_says_ok_twice_and_nothing_happens(world: CaseWorld, request
     assert len(_deletes(world, machine.provider_id)) == 3
     assert machine.released_at is not None
     assert machine.released_at.timestamp() - world.t0 >= world.gone_at(machine.provider_id)
+    world.assert_right_at_the_end()
+
+
+def test_c15_account_taken_out_while_machines_run(world: CaseWorld) -> None:
+    leases = [
+        world.up(**ONE_VM, max_duration_seconds=1800, name=f"box-{n}", private_network="preferred") for n in range(2)
+    ]
+    for lease_id in leases:
+        world.until(lease_id, RUNNING, within=900)
+
+    providers = world.stack.stack.deps.providers
+    assert isinstance(providers, LocalProviders)
+    providers.drain("vultr")
+
+    with pytest.raises(ApiRefused, match="no provider is configured"):
+        world.up()
+    world.at(1500)
+    assert [world.lease(lease_id).state for lease_id in leases] == [RUNNING, RUNNING]
+    for lease_id in leases:
+        world.until(lease_id, RELEASED, within=4000)
+        assert world.lease(lease_id).reason is Reason.EXPIRED
+    assert len(world.ours("instance")) == 2
     world.assert_right_at_the_end()
 
 

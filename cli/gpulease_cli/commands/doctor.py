@@ -105,6 +105,10 @@ def _place(place: PlaceView) -> str:
 def _advice(seen: DoctorView) -> list[str]:
     """What becomes of what should not be."""
     lines = []
+    drained = [place.name for place in seen.places if place.draining]
+    if drained:
+        where = ", ".join(drained)
+        lines.append(f"No longer configured: {where}. Keep the key until nothing is held there; it is being drained.")
     if seen.group("unowned").count:
         lines.append("In nobody's hands: the sweep gives it back at its second sighting, within 10 minutes.")
     if seen.group("lost").count:

@@ -154,7 +154,8 @@ class Provider(Protocol):
 
 class Providers(Protocol):
     def get(self, account: str) -> Provider:
-        """The account's adapter. Raises InputInvalid when no such account is configured."""
+        """The account's adapter, also of one that is drained: no longer in `accounts()`, while the ledger may still
+        hold something there. Raises InputInvalid when no such account is known."""
         ...
 
     def accounts(self) -> Sequence[str]:

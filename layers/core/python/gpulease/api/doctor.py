@@ -117,7 +117,7 @@ def _view(deps: Deps, caller: Caller, found: Sequence[Finding], places: dict[tup
         checked_at=deps.clock.now(),
         everybodys=caller.admin,
         groups=tuple(groups),
-        places=tuple(_place(place) for _, place in sorted(places.items())),
+        places=tuple(_place(place, deps.providers.accounts()) for _, place in sorted(places.items())),
     )
 
 
@@ -140,7 +140,7 @@ def _item(each: Finding, cost: Decimal | None) -> DoctorItem:
     )
 
 
-def _place(place: PlaceView) -> DoctorPlace:
+def _place(place: PlaceView, configured: Sequence[str]) -> DoctorPlace:
     return DoctorPlace(
         account=place.state.account,
         provider=place.provider,
@@ -149,6 +149,7 @@ def _place(place: PlaceView) -> DoctorPlace:
         verified_at=place.verified_at,
         incomplete_runs=place.state.incomplete_runs,
         last_error=place.error,
+        draining=place.state.account not in configured,
     )
 
 

@@ -47,6 +47,7 @@ class DoctorPlace(View):
     verified_at: datetime | None = Field(description="Up to when ledger and provider were compared in full")
     incomplete_runs: int = Field(description="Sweeps in a row that could not look there")
     last_error: str
+    draining: bool = Field(description="The account is no longer configured; keep its key until nothing is left there")
 
 
 class DoctorView(View):

@@ -1,11 +1,15 @@
-"""`ports.Providers`: the configured accounts, each adapter built when it is first asked for."""
+"""`ports.Providers`: the configured accounts, each adapter built when it is first asked for.
+
+Invariant: an account that is taken out of the configuration is drained, not dropped. It is offered for nothing new, and
+what the ledger still holds there is watched and given back as before, with the key that is still stored for it.
+"""
 
 from collections.abc import Sequence
 
 from gpulease.errors import InputInvalid
 from gpulease.ports import Clock, Log, Secrets, SharedReads
 from gpulease.providers.http import Transport
-from gpulease.providers.registry import build
+from gpulease.providers.registry import PROVIDERS, build
 from gpulease.runtime.guard import GuardedProvider
 from gpulease.runtime.settings import Settings
 from gpulease.runtime.world import monotonic, sleep
@@ -41,11 +45,11 @@ class ConfiguredProviders:
 
     def get(self, account: str) -> GuardedProvider:
         names = self._settings.account_providers()
-        if account not in names:
+        name = names.get(account) or (account if account in PROVIDERS else "")
+        if not name:
             known = ", ".join(names) or "none"
             raise InputInvalid(f"no provider account {account!r} is configured; configured: {known}", field="providers")
         if account not in self._built:
-            name = names[account]
             adapter = build(
                 account,
                 name,
