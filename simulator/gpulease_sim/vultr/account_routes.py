@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from gpulease_sim.vultr.account import OWNER_EMAIL, Account
+from gpulease_sim.vultr.account import Account
 from gpulease_sim.vultr.api import Call, Json, Reply, Routes, timestamp
 from gpulease_sim.vultr.book import HOUR, cost_of
 
@@ -21,7 +21,7 @@ def _account(account: Account, call: Call, ids: list[str]) -> Reply:
         {
             "account": {
                 "name": "Simulated account",
-                "email": OWNER_EMAIL,
+                "email": account.settings.owner_email,
                 "acls": ACLS,
                 "balance": -305.0,
                 "pending_charges": float(round(account.book.cost(call.now), 2)),

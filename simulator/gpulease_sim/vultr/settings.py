@@ -134,6 +134,8 @@ class Settings:
     vm: Behaviour = VM
     metal: Behaviour = METAL
     rules: tuple[MachineRule, ...] = ()
+    owner_email: str = "owner@example.com"
+    """Whose account it is."""
 
     reworded: bool = False
     """All texts in other words, same statuses."""

@@ -65,6 +65,8 @@ class Ref:
     provider_id: str = ""
     subkind: str = ""
     """For instances the plan kind (`vm`, `bare_metal`)."""
+    account_identity: str = ""
+    """In which account it was created (`Provider.identity`); empty = not known."""
 
 
 class Once:
@@ -90,6 +92,10 @@ class Provider(Protocol):
     account: str
     capabilities: Capabilities
     visibility_window_seconds: float
+
+    def identity(self) -> str:
+        """Which account the key opens: the same for all keys of one account, and no secret. One call."""
+        ...
 
     def offers(self) -> list[Offer]:
         """Everything that can be rented and whose GPUs are known, without live stock."""

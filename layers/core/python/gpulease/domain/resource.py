@@ -72,6 +72,8 @@ class Resource(Model):
     kind: ResourceKind
     provider: str
     account: str
+    account_identity: str = ""
+    """Which account of the provider the key opened when this was asked for. What another one lacks is no proof."""
     region: str
     marker: str
     state: ResourceState

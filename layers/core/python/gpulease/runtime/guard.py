@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from gpulease.domain.breaker import Circuit, answered, closed_for, failed, sending, unsent
@@ -17,10 +17,19 @@ from gpulease.domain.gate import Pause, pause_after, pause_key, pause_of, pause_
 from gpulease.domain.observation import Absent, Observation
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.resource import BillingRule, ResourceKind
-from gpulease.errors import LedgerUnavailable, ProviderError, ProviderFacts, ProviderThrottled, ProviderUnavailable
+from gpulease.errors import (
+    LedgerUnavailable,
+    ProviderAuthFailed,
+    ProviderError,
+    ProviderFacts,
+    ProviderThrottled,
+    ProviderUnavailable,
+)
 from gpulease.ports import Capabilities, Clock, InstanceRequest, Log, NetworkRequest, Once, Provider, Ref, SharedReads
 
 T = TypeVar("T")
+IDENTITY_KEPT = timedelta(minutes=1)
+"""For new intents only; a proof of absence asks anew."""
 
 
 class GuardedProvider:
@@ -34,6 +43,7 @@ class GuardedProvider:
         self._lock = threading.Lock()
         self._circuits: dict[str, Circuit] = defaultdict(Circuit)
         self._last_failure: dict[str, str] = {}
+        self._identity: tuple[str, datetime] | None = None
         self.name: str = inner.name
         self.account: str = inner.account
         self.capabilities: Capabilities = inner.capabilities
@@ -77,7 +87,10 @@ class GuardedProvider:
         self._call(instance.region, lambda: self._inner.attach_network(instance, network))
 
     def observe(self, ref: Ref) -> Observation | Absent:
-        return self._call(ref.region if ref.provider_id else "", lambda: self._inner.observe(ref))
+        seen = self._call(ref.region if ref.provider_id else "", lambda: self._inner.observe(ref))
+        if isinstance(seen, Absent):
+            self._must_be_its_account(ref)
+        return seen
 
     def destroy(self, ref: Ref) -> None:
         self._call(ref.region, lambda: self._inner.destroy(ref))
@@ -88,7 +101,17 @@ class GuardedProvider:
     # --- of the account ---
 
     def find(self, ref: Ref) -> list[Observation]:
-        return self._call("", lambda: self._inner.find(ref))
+        found = self._call("", lambda: self._inner.find(ref))
+        if not found:
+            self._must_be_its_account(ref)
+        return found
+
+    def identity(self) -> str:
+        """As the account said within the last minute."""
+        now = self._clock.now()
+        if self._identity is None or now - self._identity[1] > IDENTITY_KEPT:
+            self._identity = (self._call("", self._inner.identity), now)
+        return self._identity[0]
 
     def list_machines(self, name: str) -> list[Observation]:
         return self._call("", lambda: self._inner.list_machines(name))
@@ -100,6 +123,19 @@ class GuardedProvider:
         return self._call("", self._inner.regions)
 
     # --- parts ---
+
+    def _must_be_its_account(self, ref: Ref) -> None:
+        """A valid key of another account shows complete lists without our things and "not found" by id. That is no
+        proof of absence: it raises ProviderAuthFailed, like any other wrong key."""
+        if not ref.account_identity:
+            return
+        if self._call("", self._inner.identity) != ref.account_identity:
+            message = "the key opens another account than the one this was created in; what is not there proves nothing"
+            raise ProviderAuthFailed(
+                ProviderFacts(
+                    self.name, message, region=ref.region, resource_id=ref.provider_id, reason="wrong_account"
+                )
+            )
 
     def _call(self, region: str, send: Callable[[], T], *, proves: bool = True) -> T:
         """`proves`: a value that comes back means that the provider answered just now."""

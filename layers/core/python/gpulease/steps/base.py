@@ -10,8 +10,8 @@ from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, resource_id
-from gpulease.errors import LeaseConflict, LeaseSuperseded
-from gpulease.ports import Deps, Ref
+from gpulease.errors import LeaseConflict, LeaseSuperseded, ProviderError
+from gpulease.ports import Deps, Provider, Ref
 
 FACT_TRIES = 8
 
@@ -80,7 +80,17 @@ def ref_of(resource: Resource) -> Ref:
         marker=resource.marker,
         provider_id=resource.provider_id,
         subkind=resource.subkind,
+        account_identity=resource.account_identity,
     )
+
+
+def account_identity(provider: Provider, deps: Deps) -> str:
+    """To be kept with an intent. Empty where it cannot be read now: a create does not wait for that."""
+    try:
+        return provider.identity()
+    except ProviderError as error:
+        deps.log.warning("account_identity_unknown", provider=provider.name, reason=str(error))
+        return ""
 
 
 def with_attempt(lease: Lease, attempt: Attempt) -> Lease:

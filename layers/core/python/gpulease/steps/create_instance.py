@@ -38,7 +38,15 @@ from gpulease.errors import (
 )
 from gpulease.ports import Deps, InstanceRequest, Provider
 from gpulease.steps import alarms
-from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, record_fact, with_attempt
+from gpulease.steps.base import (
+    Outcome,
+    StepCommand,
+    account_identity,
+    fail_attempt,
+    load_current,
+    record_fact,
+    with_attempt,
+)
 from gpulease.steps.facts import note_created
 from gpulease.steps.observing import take_turn_in
 from gpulease.steps.shared_network import network_to_pass, place_of
@@ -144,6 +152,7 @@ def _wants_shared_network(spec: LeaseSpec) -> bool:
 
 
 def _intent(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Deps) -> Resource:
+    opened = account_identity(provider, deps)
     now = deps.clock.now()
     identity = resource_id(record.lease.id, ResourceKind.INSTANCE, attempt.number)
     offer = attempt.offer
@@ -154,6 +163,7 @@ def _intent(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Dep
         kind=ResourceKind.INSTANCE,
         provider=offer.provider,
         account=provider.account,
+        account_identity=opened,
         region=offer.region,
         marker=marker_for(deps.policy.deployment, identity),
         state=ResourceState.INTENDED,

@@ -22,7 +22,7 @@ from gpulease.errors import (
     ProviderUnexpected,
 )
 from gpulease.ports import Deps, NetworkRequest, Provider
-from gpulease.steps.base import Outcome, StepCommand, load_current, record_fact, ref_of, with_attempt
+from gpulease.steps.base import Outcome, StepCommand, account_identity, load_current, record_fact, ref_of, with_attempt
 from gpulease.steps.facts import adopt, note_created
 from gpulease.steps.network import go_without, network_of
 from gpulease.steps.observing import may_change
@@ -106,6 +106,7 @@ def _waiting(lease: Lease, attempt: Attempt, now: datetime, deps: Deps) -> Lease
 
 def _create(record: LeaseRecord, home: Home, provider: Provider, deps: Deps) -> Outcome:
     """Write the intent, of which there is one whoever asks, and send the call if it was ours."""
+    opened = account_identity(provider, deps)
     now, attempt = deps.clock.now(), record.lease.attempt
     if attempt is None:
         return Outcome("failed")
@@ -119,6 +120,7 @@ def _create(record: LeaseRecord, home: Home, provider: Provider, deps: Deps) -> 
         kind=ResourceKind.NETWORK,
         provider=provider.name,
         account=provider.account,
+        account_identity=opened,
         region=attempt.offer.region,
         marker=marker_for(deps.policy.deployment, identity),
         state=ResourceState.INTENDED,

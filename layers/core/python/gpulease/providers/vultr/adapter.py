@@ -8,6 +8,7 @@
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from hashlib import sha256
 
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import Offer, PlanKind
@@ -19,7 +20,7 @@ from gpulease.providers.registry import AdapterContext
 from gpulease.providers.vultr.client import BASE_URL, VultrClient, failure, is_id, parsed, verdict
 from gpulease.providers.vultr.errors import Meaning
 from gpulease.providers.vultr.images import boot_fields
-from gpulease.providers.vultr.models import Machine, Vpc, VpcEntry
+from gpulease.providers.vultr.models import AccountOwner, Machine, Vpc, VpcEntry
 from gpulease.providers.vultr.refusal import why_refused
 from gpulease.providers.vultr.stock import Stock
 from gpulease.providers.vultr.views import METALS, VMS, Route, observed_machine, observed_vpc
@@ -73,6 +74,14 @@ class VultrProvider:
     def live(self, offer: Offer) -> Offer:
         """The offer with the price and stock of now. Raises ProviderRejected: no such plan or region."""
         return self._stock.live(offer)
+
+    def identity(self) -> str:
+        """A digest of the account's name and e-mail address, which is all that Vultr tells of who it is."""
+        reply = self._client.get("/account")
+        if not reply.ok:
+            raise failure(reply)
+        account = parsed(reply, AccountOwner, reply.value("account"))
+        return sha256(f"{account.name}\n{account.email}".encode()).hexdigest()[:16]
 
     def regions(self) -> list[str]:
         """All regions, sorted."""

@@ -119,6 +119,13 @@ class Region(Identified):
     id: str
 
 
+class AccountOwner(Wire):
+    """Of `/account`. Never logged."""
+
+    name: str = ""
+    email: str
+
+
 class OperatingSystem(Identified):
     id: int
 
