@@ -71,8 +71,8 @@ def aims(uses: Mapping[str, Mapping[str, float]], machines: list[int]) -> list[s
     for kind, what in (("vm", "one-hour VM lease"), ("bare_metal", "bare metal lease, 42 min boot")):
         unattended = uses[f"{kind}_unattended"]
         found[what] = total(uses[kind]), AIMS[kind]
+        found[f"{what}, no traces"] = total(without(uses[kind], ("traces",))), AIMS[kind]
         found[f"{what}, nobody waiting"] = total(unattended), AIMS[kind]
-        found[f"{what}, nobody waiting, no traces"] = total(without(unattended, ("traces",))), AIMS[kind]
     found |= {
         "a month idle": (total(idle), AIMS["idle"]),
         "a month idle, no alarms": (total(without(idle, ("alarms",))), AIMS["idle"]),
