@@ -3,8 +3,8 @@
 Invariants: money is Decimal; free allowances are kept apart, so that every figure can be given with and without them
 (only those that never end are listed, not the ones of an account's first year). What was confirmed where: for Step
 Functions and X-Ray stored copies of AWS's own pages; for Lambda, DynamoDB, Scheduler, Secrets Manager and t4g.xlarge
-third parties who quote AWS (copies of 2024 to 2026). Those of CloudWatch, API Gateway, t4g.small and c7g.xlarge are AWS's
-list prices as generally known, not looked up again. Check the table before quoting it later than `AS_OF`.
+third parties who quote AWS (copies of 2024 to 2026). Those of CloudWatch, API Gateway, t4g.small and c7g.xlarge are
+AWS's list prices as generally known, not looked up again. Check the table before quoting it later than `AS_OF`.
 """
 
 from collections.abc import Mapping
