@@ -6,6 +6,7 @@ import pytest
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.providers.http import RawResponse, Transport
 from gpulease.steps import create_instance
+from gpulease_local.deps import FixedSecrets
 from gpulease_local.sim_transport import SimTransport
 from gpulease_local.simulate.virtual import VirtualStack
 from gpulease_sim.vultr import Settings, VultrCloud
@@ -41,6 +42,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self._ways: list[TwoAccounts] = []
+        self.key = "our key"
         self.stack = VirtualStack(seed=5, wrap_transport=self._both).load()
         theirs = VultrCloud(self.stack.clock.time, 99, Settings(owner_email="somebody.else@example.com"))
         self._theirs = SimTransport(theirs, passed=self.stack.pass_time)
@@ -51,13 +53,15 @@ class Accounts:
         return way
 
     def key_of_another_account(self, wrong: bool) -> None:
+        self.key = "their key" if wrong else "our key"
         for way in self._ways:
             way.other = self._theirs if wrong else None
 
 
 @pytest.fixture
-def new_accounts() -> Iterator[Callable[[], Accounts]]:
+def new_accounts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Accounts]]:
     made: list[Accounts] = []
+    monkeypatch.setattr(FixedSecrets, "provider_key", lambda *_, **__: made[-1].key if made else "our key")
 
     def make() -> Accounts:
         made.append(Accounts())

@@ -149,12 +149,14 @@ class Watch:
     def committed(self, change: Change) -> None:
         """A write was carried out."""
         now = self._now()
+        # As it was before this write: one that takes its lease out of its ending is no excuse for itself.
+        was_ending = change.lease_id in self._ending
         if change.lease is not None:
             ending = change.lease.state in (LeaseState.RELEASING, LeaseState.RELEASED)
             (self._ending.add if ending else self._ending.discard)(change.lease_id)
         for row in change.resources:
             new = row.state is ResourceState.INTENDED and row.id not in self._rows
-            if new and change.lease_id in self._ending:
+            if new and was_ending:
                 self._broken("decided_too_late", change.lease_id, f"{row.id} is asked for")
             self._row_written(row, now)
         if change.lease is not None and change.lease.state is LeaseState.RUNNING:

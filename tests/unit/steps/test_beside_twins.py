@@ -72,6 +72,10 @@ class Account:
         self.refusal: Exception | None = None
         self.condition = Condition.PENDING
 
+    def identity(self) -> str:
+        """See `ports.Provider.identity`."""
+        return "ours"
+
     def list_of(self, ref: Ref) -> str:
         """See `ports.Provider.list_of`."""
         return ""

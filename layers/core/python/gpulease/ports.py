@@ -94,7 +94,7 @@ class Provider(Protocol):
     visibility_window_seconds: float
 
     def identity(self) -> str:
-        """Which account the key opens: the same for all keys of one account, and no secret. One call."""
+        """Which account the present key opens: the same for all keys of one account, no secret. One call per key."""
         ...
 
     def offers(self) -> list[Offer]:

@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 from gpulease.domain.breaker import Circuit, answered, closed_for, failed, sending, unsent
@@ -28,8 +28,6 @@ from gpulease.errors import (
 from gpulease.ports import Capabilities, Clock, InstanceRequest, Log, NetworkRequest, Once, Provider, Ref, SharedReads
 
 T = TypeVar("T")
-IDENTITY_KEPT = timedelta(minutes=1)
-"""For new intents only; a proof of absence asks anew."""
 
 
 class GuardedProvider:
@@ -43,7 +41,6 @@ class GuardedProvider:
         self._lock = threading.Lock()
         self._circuits: dict[str, Circuit] = defaultdict(Circuit)
         self._last_failure: dict[str, str] = {}
-        self._identity: tuple[str, datetime] | None = None
         self.name: str = inner.name
         self.account: str = inner.account
         self.capabilities: Capabilities = inner.capabilities
@@ -107,11 +104,7 @@ class GuardedProvider:
         return found
 
     def identity(self) -> str:
-        """As the account said within the last minute."""
-        now = self._clock.now()
-        if self._identity is None or now - self._identity[1] > IDENTITY_KEPT:
-            self._identity = (self._call("", self._inner.identity), now)
-        return self._identity[0]
+        return self._call("", self._inner.identity, proves=False)
 
     def list_machines(self, name: str) -> list[Observation]:
         return self._call("", lambda: self._inner.list_machines(name))
@@ -129,7 +122,7 @@ class GuardedProvider:
         proof of absence: it raises ProviderAuthFailed, like any other wrong key."""
         if not ref.account_identity:
             return
-        if self._call("", self._inner.identity) != ref.account_identity:
+        if self.identity() != ref.account_identity:
             message = "the key opens another account than the one this was created in; what is not there proves nothing"
             raise ProviderAuthFailed(
                 ProviderFacts(

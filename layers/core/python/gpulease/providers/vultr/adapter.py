@@ -50,6 +50,8 @@ class VultrProvider:
 
     def __init__(self, context: AdapterContext) -> None:
         self.account = context.account
+        self._secrets = context.secrets
+        self._identity = ("", "")
         api = ApiClient(
             context.transport,
             provider=self.name,
@@ -76,12 +78,19 @@ class VultrProvider:
         return self._stock.live(offer)
 
     def identity(self) -> str:
-        """A digest of the account's name and e-mail address, which is all that Vultr tells of who it is."""
+        """A digest of the account's name and e-mail address, which is all that Vultr tells of who it is.
+
+        Asked once per key: a key opens one account for ever. Of the key only a digest is kept.
+        """
+        key = sha256(self._secrets.provider_key(self.account).encode()).hexdigest()
+        if key == self._identity[0]:
+            return self._identity[1]
         reply = self._client.get("/account")
         if not reply.ok:
             raise failure(reply)
         account = parsed(reply, AccountOwner, reply.value("account"))
-        return sha256(f"{account.name}\n{account.email}".encode()).hexdigest()[:16]
+        self._identity = (key, sha256(f"{account.name}\n{account.email}".encode()).hexdigest()[:16])
+        return self._identity[1]
 
     def regions(self) -> list[str]:
         """All regions, sorted."""
