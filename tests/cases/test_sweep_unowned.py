@@ -46,6 +46,7 @@ def test_a_machine_of_a_lease_nobody_knows_is_given_back_at_the_second_sighting(
     [alarm] = world.alarms("UnownedResourceFound")
     assert (alarm["provider_id"], alarm["lease_id"]) == (orphan, NOBODYS)
     assert world.record(NOBODYS).resources[0].rates, "it cost something, and that is shown"
+    assert world.record(NOBODYS).resources[0].account_identity, "another account's absence is no proof for it either"
     world.assert_right_at_the_end()
 
 

@@ -10,7 +10,6 @@ from gpulease_sim.vultr import Fault, MachineRule, Settings
 
 CREATES = r"/(instances|bare-metals|vpcs)"
 OBJECTS = r"/(instances|bare-metals|vpcs)/.+"
-PROFILES = ("none", "default", "all")
 
 
 def settings_of(profile: str, seed: int, machines: int) -> Settings:

@@ -35,8 +35,6 @@ class Lane(Enum):
 
 SOON_SECONDS = 1.0
 """A slot so near is as good as now: it is not worth a pause of the workflow."""
-LONGEST_QUEUE = timedelta(minutes=15)
-"""A slot later than this is the mark of a wrong clock and is not waited for."""
 FIRST_PAUSE = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(seconds=60)
 PAUSE_MEMORY = timedelta(seconds=60)

@@ -15,7 +15,7 @@ from gpulease.domain.sweep import Named
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, reopen
 from gpulease.errors import LeaseConflict, LeaseNotFound
 from gpulease.ports import Deps, Provider
-from gpulease.steps.base import FACT_TRIES
+from gpulease.steps.base import FACT_TRIES, account_identity
 from gpulease.steps.facts import note_created
 from gpulease.steps.starting import start_release
 
@@ -81,6 +81,7 @@ def _foundling(deps: Deps, provider: Provider, named: Named) -> LeaseRecord:
 
 
 def _add_row(deps: Deps, provider: Provider, record: LeaseRecord, seen: Observation, named: Named) -> None:
+    opened = account_identity(provider, deps)
     now = deps.clock.now()
     born = min(seen.created_at or now, now)
     found = Resource(
@@ -90,6 +91,7 @@ def _add_row(deps: Deps, provider: Provider, record: LeaseRecord, seen: Observat
         kind=named.kind,
         provider=provider.name,
         account=provider.account,
+        account_identity=opened,
         region=seen.region,
         marker=seen.marker,
         state=ResourceState.RELEASED,
