@@ -3,175 +3,29 @@
 Every method that can fail says so with the classes of `errors.py` and nothing else.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
+from gpulease.domain.agent import AgentRecord
 from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Lease, LeaseState
-from gpulease.domain.observation import Absent, Observation
-from gpulease.domain.offer import Offer, OfferSnapshot, PlanKind
+from gpulease.domain.offer import OfferSnapshot
 from gpulease.domain.record import Change as Change
 from gpulease.domain.record import LeaseRecord as LeaseRecord
-from gpulease.domain.resource import BillingRule, Resource, ResourceKind
+from gpulease.domain.resource import Resource
 from gpulease.domain.sweep import SweepState
+from gpulease.provider_port import Capabilities as Capabilities
+from gpulease.provider_port import InstanceRequest as InstanceRequest
+from gpulease.provider_port import NetworkRequest as NetworkRequest
+from gpulease.provider_port import Once as Once
+from gpulease.provider_port import Provider as Provider
+from gpulease.provider_port import Providers as Providers
+from gpulease.provider_port import Ref as Ref
+from gpulease.provider_port import VolumeRequest as VolumeRequest
 
 T = TypeVar("T")
-
-# --- provider ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """Facts about a provider that rules depend on."""
-
-    plan_kinds: frozenset[PlanKind]
-    stop_stops_billing: bool
-    private_networks: bool
-    max_user_data_bytes: int
-    create_timeout_seconds: float
-    """Longest time a create call may be on its way before its answer counts as lost."""
-    requests_per_second: float
-    """Calls of any kind that the provider takes from one account."""
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceRequest:
-    """All that a create call carries. `user_data` is opaque bytes (cloud-init)."""
-
-    offer: Offer
-    marker: str
-    label: str
-    user_data: bytes
-    image: str | None = None
-    idempotency_token: str = ""
-    network_provider_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkRequest:
-    region: str
-    marker: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """Names one resource at a provider. `provider_id` may be empty: then only the marker can find it."""
-
-    kind: ResourceKind
-    region: str
-    marker: str
-    provider_id: str = ""
-    subkind: str = ""
-    """For instances the plan kind (`vm`, `bare_metal`)."""
-    account_identity: str = ""
-    """In which account it was created (`Provider.identity`); empty = not known."""
-
-
-class Once:
-    """Answers that are the same for every region, read once in the life of this object (one sweep, one look)."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, object] = {}
-
-    def read(self, name: str, how: Callable[[], T]) -> T:
-        """The answer of that name. A call that fails is not remembered."""
-        if name not in self._kept:
-            self._kept[name] = how()
-        return self._kept[name]  # type: ignore[return-value]
-
-
-class Provider(Protocol):
-    """One provider account. Calls are synchronous, never repeated for POST/PUT/DELETE, and raise `ProviderError`s only.
-
-    No method may answer "absent" or an empty list out of a call that failed.
-    """
-
-    name: str
-    account: str
-    capabilities: Capabilities
-    visibility_window_seconds: float
-
-    def identity(self) -> str:
-        """Which account the present key opens: the same for all keys of one account, no secret. One call per key."""
-        ...
-
-    def offers(self) -> list[Offer]:
-        """Everything that can be rented and whose GPUs are known, without live stock."""
-        ...
-
-    def live(self, offer: Offer) -> Offer:
-        """The offer with `in_stock` and price as the provider says now. Raises ProviderRejected: no such plan."""
-        ...
-
-    def ready_deadline_seconds(self, offer: Offer) -> float:
-        """Longest time from create to ready that is worth waiting for."""
-        ...
-
-    def billing_rule(self, kind: ResourceKind) -> BillingRule: ...
-
-    def check_image(self, image: str | None, kind: PlanKind) -> None:
-        """Raises InputInvalid(field="image") when the image is of no known form; needs no provider call."""
-        ...
-
-    def create_instance(self, request: InstanceRequest) -> Observation:
-        """Send the one create call. Raises CapacityRefused, QuotaRefused, ProviderRejected, ProviderAuthFailed,
-        ProviderThrottled: nothing was created. ProviderUnavailable, ProviderUnexpected: it may have been."""
-        ...
-
-    def create_network(self, request: NetworkRequest) -> Observation: ...
-
-    def attach_network(self, instance: Ref, network: Ref) -> None:
-        """Ask for it; whether it happened is read with `observe`. Raises ProviderBusy (try again), NetworkUnsupported
-        (never on this plan), other ProviderErrors."""
-        ...
-
-    def observe(self, ref: Ref) -> Observation | Absent:
-        """Read one resource by id (by marker where the id is empty)."""
-        ...
-
-    def find(self, ref: Ref) -> list[Observation]:
-        """All resources that carry exactly this marker, from all pages."""
-        ...
-
-    def list_of(self, ref: Ref) -> str:
-        """Name of the list that shows this machine; empty = none does. Needs no provider call."""
-        ...
-
-    def list_machines(self, name: str) -> list[Observation]:
-        """All machines with a marker on one such list of the account, all pages; raises if any page fails. Their
-        networks are not told."""
-        ...
-
-    def destroy(self, ref: Ref) -> None:
-        """Ask for deletion once. Returns = accepted, which is not gone. Raises ProviderBusy when refused for now."""
-        ...
-
-    def list_owned(self, region: str, deployment: str, *, once: Once | None = None) -> Iterator[Observation]:
-        """Everything in the region with a marker of this deployment; all pages, raises if any page fails.
-
-        `once`: lists that the provider cannot narrow to a region are read from it, so that several regions share them.
-        """
-        ...
-
-    def regions(self) -> list[str]: ...
-
-
-class Providers(Protocol):
-    def get(self, account: str) -> Provider:
-        """The account's adapter, also of one that is drained: no longer in `accounts()`, while the ledger may still
-        hold something there. Raises InputInvalid when no such account is known."""
-        ...
-
-    def accounts(self) -> Sequence[str]:
-        """Configured accounts in order of preference. The first account of a provider carries the provider's name."""
-        ...
-
-    def shut_for_seconds(self, account: str, region: str) -> float:
-        """How long calls there are not sent because too many in a row got no answer; 0 = they are sent."""
-        ...
-
 
 # --- what is read once for everybody ----------------------------------------------------------------------------------
 
@@ -296,12 +150,50 @@ class SweepStore(Protocol):
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
+class AgentStore(Protocol):
+    """The agents' rows, one per lease. May raise LedgerUnavailable anywhere."""
+
+    def load(self, lease_id: str) -> AgentRecord | None:
+        """Consistent. None = no agent was ever expected."""
+        ...
+
+    def save(self, agent: AgentRecord) -> AgentRecord:
+        """The row as stored. Raises LeaseConflict, writing nothing, when it has another version by now."""
+        ...
+
+
 class Workflows(Protocol):
     def start(self, machine: str, name: str, lease_id: str, epoch: int) -> None:
-        """Start `machine` ("provision", "release") under this name. Already started under this name = fine."""
+        """Start `machine` ("provision", "release", "pause", "resume", "cache") under this name. Already started under
+        this name = fine."""
         ...
 
     def is_running(self, machine: str, name: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FailedExecution:
+    """A message: the execution `name` of a lease ended otherwise than it should. `receipt` names the message."""
+
+    receipt: str
+    name: str
+    lease_id: str
+
+
+class FailedExecutions(Protocol):
+    """A queue of messages about workflows that failed, were aborted or timed out.
+
+    Hints and nothing more: a message may come late, twice, out of order or never.
+    """
+
+    def receive(self) -> Sequence[FailedExecution]:
+        """Some of the waiting messages (at most ten), hidden from others for a while; empty = none now. One that cannot
+        be read is not among them and stays. Raises LedgerUnavailable."""
+        ...
+
+    def done(self, message: FailedExecution) -> None:
+        """Take it off the queue. Raises LedgerUnavailable."""
+        ...
 
 
 class Clock(Protocol):
@@ -354,6 +246,8 @@ class Policy:
     ssh_port: int = 22
     attach_deadline_seconds: float = 600.0
     admins: frozenset[str] = field(default=frozenset())
+    agent_url: str = ""
+    """Where agents on machines report to; empty = machines are made without an agent, and idleness is not measured."""
 
 
 class Deps(Protocol):
@@ -368,9 +262,13 @@ class Deps(Protocol):
     @property
     def sweeps(self) -> SweepStore: ...
     @property
+    def agents(self) -> AgentStore: ...
+    @property
     def providers(self) -> Providers: ...
     @property
     def workflows(self) -> Workflows: ...
+    @property
+    def failed_executions(self) -> FailedExecutions: ...
     @property
     def clock(self) -> Clock: ...
     @property

@@ -3,8 +3,10 @@
 from datetime import datetime
 from enum import StrEnum
 
+from gpulease.domain.cache_spec import CacheSpec
 from gpulease.domain.model import Instant, Model
 from gpulease.domain.offer import Offer
+from gpulease.domain.policy import LeasePolicy
 from gpulease.domain.spec import LeaseSpec
 
 
@@ -50,6 +52,13 @@ class Reason(StrEnum):
     AUTH_FAILED = "auth_failed"
     REJECTED = "rejected"
     LOST = "lost"
+    UNREACHABLE = "unreachable"
+    """Its agent has been silent for longer than its limit."""
+    WINDOW = "window"
+    """Of pauses: a window of the policy keeps it off."""
+    CACHE_BUSY = "cache_busy"
+    CACHE_FAILED = "cache_failed"
+    """The cache could not be attached in time."""
     UNUSED = "unused"
     """Of shared networks: their last machine is gone."""
     PRIVATE_NETWORK_FAILED = "private_network_failed"
@@ -63,6 +72,8 @@ class LeaseKind(StrEnum):
     MACHINE = "machine"
     NETWORK = "network"
     """Not asked for by anybody: holds a network that several leases share (domain/shared_network.py)."""
+    CACHE = "cache"
+    """Holds a cache: a volume that outlives the leases which use it (domain/cache.py)."""
 
 
 class Attachment(Model):
@@ -86,6 +97,73 @@ class Attachment(Model):
     """The shared network no longer counts this machine."""
 
 
+class VolumeAttachment(Model):
+    """How far an attempt's machine has come in getting its cache's volume."""
+
+    holder_id: str
+    """The cache's record. Written before it is claimed, so that leaving always finds it."""
+    tries: int = 0
+    refusals: int = 0
+    next_try_at: Instant | None = None
+    accepted_at: Instant | None = None
+    """Of the last call, while it may still take effect."""
+    ever_accepted: bool = False
+    """Or its answer was lost: it may be attached, whatever was seen since."""
+    attached_at: Instant | None = None
+    detach_tries: int = 0
+    free_looks: int = 0
+    """Times in a row that it was read as free since the machine was proven gone."""
+    left: bool = False
+    """The cache no longer counts this machine as its user."""
+
+
+class PauseMode(StrEnum):
+    """What a pause does; see `domain/pause.py`."""
+
+    STOP = "stop"
+    """The machine is stopped and kept; its compute is no longer billed."""
+    KEEP_CACHE = "keep_cache"
+    """The machine is given back and the cache is kept: where a stopped machine is billed in full (law 11)."""
+
+
+class PauseProgress(Model):
+    """How far a pause has come, and what it was for. Stays while the lease is paused."""
+
+    mode: PauseMode
+    reason: Reason
+    detail: str = ""
+    requested_at: Instant
+    flush_deadline: Instant | None = None
+    """Until when the agent has time to save and unmount the cache before the machine is stopped or given back."""
+    tries: int = 0
+    last_asked_at: Instant | None = None
+    next_try_at: Instant | None = None
+    last_error: str = ""
+    alarmed_at: Instant | None = None
+
+
+class ResumeMode(StrEnum):
+    START = "start"
+    """The stopped machine."""
+    NEW = "new"
+    """A new machine, chosen and made as the first one was, with the lease's cache."""
+
+
+class ResumeProgress(Model):
+    mode: ResumeMode
+    requested_at: Instant
+    give_up_at: Instant
+    """Until when a start that is refused for lack of capacity is tried again."""
+    tries: int = 0
+    last_asked_at: Instant | None = None
+    next_try_at: Instant | None = None
+    started_at: Instant | None = None
+    """When a start was accepted."""
+    last_error: str = ""
+    attempts_before: int = 0
+    """Attempts of the lease when it began: only those after it count for its limits."""
+
+
 class Attempt(Model):
     """One try of one offer.
 
@@ -103,6 +181,9 @@ class Attempt(Model):
     """When its create call may be sent: its place in the account's queue."""
     network_deadline: Instant | None = None
     attachment: Attachment | None = None
+    volume: VolumeAttachment | None = None
+    resumed_at: Instant | None = None
+    """When its stopped machine was last asked to start again."""
     ended_at: Instant | None = None
     reason: Reason | None = None
     detail: str = ""
@@ -114,7 +195,7 @@ class Attempt(Model):
     @property
     def begun_at(self) -> datetime:
         """From when the provider has had time for it: waiting for its turn is not held against the offer."""
-        return self.create_slot_at or self.started_at
+        return self.resumed_at or self.create_slot_at or self.started_at
 
 
 class Lease(Model):
@@ -155,7 +236,33 @@ class Lease(Model):
     generation: int = 0
     """Of a shared network: how many its owner has had in this account and region, this one included."""
     members: tuple[str, ...] = ()
-    """Of a shared network: resource ids of the machines that use it."""
+    """Of a shared network or a cache: resource ids of the machines that use it. A cache has one at most."""
+    policy: LeasePolicy | None = None
+    """As changed since the request; None = as in the spec."""
+    ready_at: Instant | None = None
+    """When it last became `running`; `running_at` is the first time. Idleness counts from here at the earliest."""
+    touched_at: Instant | None = None
+    """When its owner last said that it is in use."""
+    keep_until: Instant | None = None
+    """Until when idleness does not count, by the owner's word."""
+    pause: PauseProgress | None = None
+    """While pausing or paused."""
+    paused_at: Instant | None = None
+    """When it last became `paused`; None = it is not."""
+    resume: ResumeProgress | None = None
+    """While resuming."""
+    budget_warned_at: Instant | None = None
+    cache_id: str = ""
+    """Of a machine's lease: the record of the cache that it uses."""
+    cache: CacheSpec | None = None
+    """Of a cache's record: what it is."""
+    used_at: Instant | None = None
+    """Of a cache: when a machine last used it."""
+
+    @property
+    def rules(self) -> LeasePolicy:
+        """The policy as it is now."""
+        return self.policy or self.spec.policy
 
     @property
     def attempt(self) -> Attempt | None:

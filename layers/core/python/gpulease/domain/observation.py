@@ -11,6 +11,7 @@ class Condition(StrEnum):
     PENDING = "pending"
     READY = "ready"
     """As far as the provider can tell: powered on, not locked, has an address."""
+    STOPPING = "stopping"
     STOPPED = "stopped"
     DELETING = "deleting"
     FAILED = "failed"
@@ -35,6 +36,12 @@ class Observation:
     price_per_hour_usd: str = ""
     network_ids: tuple[str, ...] = field(default=())
     """Provider ids of the private networks it is attached to, with an address assigned."""
+    zone: str = ""
+    attached_to: str = ""
+    """Of volumes: provider id of the machine it is attached to or on its way to or from; empty = free for sure."""
+    attached: bool = False
+    """Of volumes: whether that attachment is complete."""
+    size_gb: int = 0
     exempt: bool = False
     """Marked by people at the provider as not to be touched by the sweep (tag `gpulease:keep`)."""
 

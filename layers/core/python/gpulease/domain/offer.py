@@ -30,11 +30,14 @@ class Offer(Model):
     """Whether the plan can join a private network; None = not known before it is tried."""
     in_stock: bool | None = None
     """Live stock when last looked; None = not known. Never a promise."""
+    zone: str = ""
+    """Where the provider divides its regions (AWS: `us-east-1a`); empty = it does not, or any."""
 
     @property
     def key(self) -> str:
         """Identity of an offer: two offers with one key are the same thing at (perhaps) another price."""
-        return f"{self.provider}/{self.region}/{self.plan}/{'spot' if self.spot else 'on-demand'}"
+        place = f"{self.region}/{self.zone}" if self.zone else self.region
+        return f"{self.provider}/{place}/{self.plan}/{'spot' if self.spot else 'on-demand'}"
 
 
 class OfferSnapshot(Model):

@@ -75,6 +75,7 @@ class Resource(Model):
     account_identity: str = ""
     """Which account of the provider the key opened when this was asked for. What another one lacks is no proof."""
     region: str
+    zone: str = ""
     marker: str
     state: ResourceState
     version: int = 0
@@ -97,6 +98,8 @@ class Resource(Model):
     """The provider's own state words when last seen."""
     attached_to: str = ""
     """Networks and volumes: resource id of the machine it was seen attached to."""
+    size_gb: int = 0
+    """Of volumes."""
     absences: int = 0
     """While held: times in a row that it was read as absent."""
     release: ReleaseProgress | None = None

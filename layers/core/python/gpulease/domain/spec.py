@@ -6,8 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
+from gpulease.domain.cache_spec import CacheUse
 from gpulease.domain.model import Model, Usd
 from gpulease.domain.offer import PlanKind
+from gpulease.domain.policy import LeasePolicy
 
 MAX_START_SCRIPT_BYTES = 32 * 1024
 """Of the user's script. Vultr carries 64 KiB of user data end to end; base64 inside cloud-init grows it by a third."""
@@ -74,6 +76,8 @@ class LeaseSpec(Model):
     """Counted from `running`; then the lease is released with reason `expired`."""
     max_attempts: int = Field(default=10, ge=1, le=50)
     """Offers tried before the lease ends."""
+    policy: LeasePolicy = LeasePolicy()
+    cache: CacheUse | None = None
     retry_not_ready: bool = False
     """Try the next offer also after a machine that was not ready in time. That one has cost an hour: ask for it."""
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import TypeVar
 
 from gpulease.domain.breaker import Circuit, answered, closed_for, failed, sending, unsent
@@ -25,7 +26,18 @@ from gpulease.errors import (
     ProviderThrottled,
     ProviderUnavailable,
 )
-from gpulease.ports import Capabilities, Clock, InstanceRequest, Log, NetworkRequest, Once, Provider, Ref, SharedReads
+from gpulease.ports import (
+    Capabilities,
+    Clock,
+    InstanceRequest,
+    Log,
+    NetworkRequest,
+    Once,
+    Provider,
+    Ref,
+    SharedReads,
+    VolumeRequest,
+)
 
 T = TypeVar("T")
 
@@ -68,6 +80,18 @@ class GuardedProvider:
     def list_of(self, ref: Ref) -> str:
         return self._inner.list_of(ref)
 
+    def can_stop(self, offer: Offer) -> bool:
+        return self._inner.can_stop(offer)
+
+    def stopped_price_per_hour(self, offer: Offer) -> Decimal:
+        return self._inner.stopped_price_per_hour(offer)
+
+    def can_attach_volume(self, offer: Offer, region: str, zone: str) -> bool:
+        return self._inner.can_attach_volume(offer, region, zone)
+
+    def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
+        return self._inner.volume_price_per_month(region, size_gb)
+
     # --- of one region ---
 
     def live(self, offer: Offer) -> Offer:
@@ -82,6 +106,21 @@ class GuardedProvider:
 
     def attach_network(self, instance: Ref, network: Ref) -> None:
         self._call(instance.region, lambda: self._inner.attach_network(instance, network))
+
+    def stop(self, instance: Ref) -> None:
+        self._call(instance.region, lambda: self._inner.stop(instance))
+
+    def start(self, instance: Ref) -> None:
+        self._call(instance.region, lambda: self._inner.start(instance))
+
+    def create_volume(self, request: VolumeRequest) -> Observation:
+        return self._call(request.region, lambda: self._inner.create_volume(request))
+
+    def attach_volume(self, volume: Ref, instance: Ref) -> None:
+        self._call(volume.region, lambda: self._inner.attach_volume(volume, instance))
+
+    def detach_volume(self, volume: Ref, instance: Ref) -> None:
+        self._call(volume.region, lambda: self._inner.detach_volume(volume, instance))
 
     def observe(self, ref: Ref) -> Observation | Absent:
         seen = self._call(ref.region if ref.provider_id else "", lambda: self._inner.observe(ref))

@@ -81,6 +81,7 @@ def ref_of(resource: Resource) -> Ref:
         provider_id=resource.provider_id,
         subkind=resource.subkind,
         account_identity=resource.account_identity,
+        zone=resource.zone,
     )
 
 

@@ -1,0 +1,74 @@
+"""What a cache is, and how a lease uses one. The rules are in `domain/cache.py`."""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from gpulease.domain.model import Model
+
+MAX_MOUNTS = 20
+CacheName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+MountPath = Annotated[str, Field(min_length=2, max_length=256, pattern=r"^/[A-Za-z0-9._/@+-]+$")]
+
+
+class ObjectStore(Model):
+    """An S3-compatible place for a cache's content. Keys are not here: they are the secret `credentials`."""
+
+    endpoint: str = Field(default="", max_length=256, pattern=r"^(https?://[A-Za-z0-9.:_-]+)?$")
+    """Empty = AWS S3."""
+    region: str = Field(default="us-east-1", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
+    bucket: str = Field(min_length=3, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*[a-z0-9]$")
+    prefix: str = Field(default="", max_length=256, pattern=r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$")
+    credentials: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9._-]*$")
+    """Name of the secret with the access key; empty = the machine's own role."""
+
+
+class CacheSpec(Model):
+    """One cache. With a place it has a volume there; with an object store its content can go anywhere; or both."""
+
+    user: str
+    """Its owner. The record itself is listed under another name, so that no listing of leases shows it."""
+    size_gb: int = Field(ge=1, le=16384)
+    provider: str = ""
+    """Empty = no volume."""
+    account: str = ""
+    region: str = ""
+    zone: str = ""
+    object_store: ObjectStore | None = None
+    expire_after_seconds: int | None = Field(default=14 * 86400, ge=3600, le=366 * 86400)
+    """Removed after having been unused for so long; None = never."""
+
+    @property
+    def has_volume(self) -> bool:
+        return bool(self.provider)
+
+
+class CacheUse(Model):
+    """What a lease wants of a cache."""
+
+    name: CacheName
+    mounts: tuple[MountPath, ...] = Field(default=(), max_length=MAX_MOUNTS)
+    """Directories of the machine that are kept in the cache."""
+    docker: bool = False
+    """Keep Docker's own data there too."""
+
+    @field_validator("mounts")
+    @classmethod
+    def _plain(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        for path in paths:
+            if any(part in ("", ".", "..") for part in path[1:].split("/")):
+                raise ValueError(f"{path}: must be an absolute path without empty parts, . or ..")
+            if path.split("/")[1] in ("proc", "sys", "dev", "boot", "etc", "run"):
+                raise ValueError(f"{path}: is the system's own and cannot be kept in a cache")
+        for path in paths:
+            if any(other != path and path.startswith(other + "/") for other in paths):
+                raise ValueError(f"{path}: lies inside another path of the same cache")
+        if len(set(paths)) != len(paths):
+            raise ValueError("names a path twice")
+        return paths
+
+    @model_validator(mode="after")
+    def _something(self) -> "CacheUse":
+        if not self.mounts and not self.docker:
+            raise ValueError("cache: give at least one path, or docker: true")
+        return self

@@ -1,0 +1,102 @@
+"""What a lease's owner wants to happen by itself: idle, unreachable, long paused, windows, limits of time and money.
+
+A policy is given with the request and may be changed while the lease lives; nothing else writes it. Durations are in
+seconds, money in US dollars. Whether and when something is due is decided in `domain/idle.py` and `domain/windows.py`.
+"""
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from gpulease.domain.model import Model, Usd
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+MAX_SECONDS = 366 * DAY
+
+
+class Then(StrEnum):
+    """What follows a limit."""
+
+    PAUSE = "pause"
+    """Stop the bill and keep what the provider can keep: the stopped machine, or its cache (law 11)."""
+    RELEASE = "release"
+
+
+class Signal(StrEnum):
+    """What counts as use of a machine. Any one of them keeps it."""
+
+    GPU = "gpu"
+    """Utilisation above a few per cent, or a process that holds a GPU and computes."""
+    SSH = "ssh"
+    """A session with a terminal."""
+    CONNECTIONS = "connections"
+    """Established connections to a port that something of the user's listens on."""
+    BUSY = "busy"
+    """The user's own word: `gpulease-busy COMMAND`, or a touched file."""
+
+
+class Capacity(StrEnum):
+    """What a resume does when its stopped machine cannot be started for lack of capacity."""
+
+    WAIT = "wait"
+    """Go back to `paused`; nothing is deleted and nothing is made elsewhere (law 12)."""
+    REPLACE = "replace"
+    """A fresh machine with the lease's cache; then the stopped one is given back."""
+
+
+class IdlePolicy(Model):
+    """The default is on: a machine that nobody uses stops costing money."""
+
+    enabled: bool = True
+    after_seconds: int = Field(default=30 * MINUTE, ge=60, le=MAX_SECONDS)
+    signals: tuple[Signal, ...] = Field(default=tuple(Signal), min_length=1)
+    then: Then = Then.PAUSE
+
+
+class UnreachablePolicy(Model):
+    """For a machine whose agent has reported once and is silent since. Silence is not idleness (law 10)."""
+
+    enabled: bool = True
+    after_seconds: int = Field(default=20 * MINUTE, ge=120, le=MAX_SECONDS)
+    then: Then = Then.PAUSE
+
+
+class PausedPolicy(Model):
+    release_after_seconds: int | None = Field(default=7 * DAY, ge=60, le=MAX_SECONDS)
+    """None = stays paused for ever; what is billed meanwhile is listed."""
+
+
+class Keep(StrEnum):
+    WARM = "warm"
+    """Inside the window idleness does not count."""
+    OFF = "off"
+    """Inside the window the machine is paused, and resumed after it."""
+
+
+class Window(Model):
+    """From `start` to `end`, both cron expressions of five fields in the zone `timezone`."""
+
+    keep: Keep
+    start: Annotated[str, Field(min_length=9, max_length=100)]
+    end: Annotated[str, Field(min_length=9, max_length=100)]
+    timezone: str = Field(default="UTC", min_length=1, max_length=64)
+
+
+class LeasePolicy(Model):
+    idle: IdlePolicy = IdlePolicy()
+    unreachable: UnreachablePolicy = UnreachablePolicy()
+    paused: PausedPolicy = PausedPolicy()
+    max_duration_seconds: int | None = Field(default=None, ge=60, le=MAX_SECONDS)
+    """From the first `running`, pauses included; then the lease is released with reason `expired`."""
+    budget_usd: Usd | None = Field(default=None, gt=Decimal(0), le=Decimal(10_000_000))
+    """When the lease has cost so much it is released with reason `budget`; warned at 80 %."""
+    windows: tuple[Window, ...] = Field(default=(), max_length=10)
+    on_no_capacity: Capacity = Capacity.WAIT
+
+    @model_validator(mode="after")
+    def _signals_once(self) -> "LeasePolicy":
+        if len(set(self.idle.signals)) != len(self.idle.signals):
+            raise ValueError("idle.signals: names a signal twice")
+        return self
