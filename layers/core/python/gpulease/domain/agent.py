@@ -4,9 +4,13 @@ The row is evidence and never a decision. `check_leases` reads it when a limit m
 takes reports writes it. The token is kept as a hash, belongs to one attempt's machine and is dead when that ends.
 """
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from pydantic import Field
 
 from gpulease.domain.model import Instant, Model
+from gpulease.domain.policy import Signal
 
 REPORT_EVERY_SECONDS = 60
 MISSED_REPORTS = 2
@@ -24,12 +28,11 @@ class AgentRecord(Model):
     first_report_at: Instant | None = None
     """Of this attempt; cleared when the machine is started again, so that an old report proves no readiness."""
     last_report_at: Instant | None = None
-    last_activity_at: Instant | None = None
-    """Our clock, when a report said that something used the machine."""
-    activity: tuple[str, ...] = ()
-    """Signals (`domain/policy.Signal`) of the last report; empty = quiet."""
+    activity_at: dict[Signal, Instant] = Field(default_factory=dict)
+    """By our clock, when each signal was last seen on the machine. A report says how many seconds ago that was, so
+    neither the machine's clock nor the time between two reports matters."""
     quiet_reports: int = 0
-    """In a row, up to the last one."""
+    """Reports in a row, up to the last one, since any signal was last seen."""
     boot_id: str = ""
     gpus: int | None = None
     """As counted on the machine; None = not told."""
@@ -54,3 +57,30 @@ def is_silent(agent: AgentRecord, now: datetime, missed: int = MISSED_REPORTS) -
     if agent.last_report_at is None:
         return False
     return (now - agent.last_report_at).total_seconds() > (missed + 0.5) * REPORT_EVERY_SECONDS
+
+
+def reported(agent: AgentRecord, now: datetime, seen_seconds_ago: Mapping[Signal, float]) -> AgentRecord:
+    """The row after a report that says how long ago each signal was last seen; one that is not named was never seen.
+
+    Times only move forward, and never beyond now: a report that comes late or twice takes nothing back.
+    """
+    activity = dict(agent.activity_at)
+    for signal, seconds in seen_seconds_ago.items():
+        at = now - timedelta(seconds=max(0.0, seconds))
+        if signal not in activity or activity[signal] < at:
+            activity[signal] = at
+    since = agent.last_report_at or agent.first_report_at or now - timedelta(seconds=REPORT_EVERY_SECONDS)
+    active = any(at > since for at in activity.values())
+    return agent.model_copy(
+        update={
+            "activity_at": activity,
+            "quiet_reports": 0 if active else agent.quiet_reports + 1,
+            "first_report_at": agent.first_report_at or now,
+            "last_report_at": now,
+        }
+    )
+
+
+def last_activity(agent: AgentRecord, signals: tuple[Signal, ...]) -> datetime | None:
+    """When any of these signals was last seen; None = never."""
+    return max((at for signal, at in agent.activity_at.items() if signal in signals), default=None)
