@@ -16,6 +16,7 @@ from gpulease.errors import InputInvalid, ProviderAuthFailed, ProviderFacts
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ports import (
     Clock,
+    FailedExecutions,
     Ids,
     Ledger,
     Log,
@@ -49,6 +50,7 @@ class LocalDeps:
     sweeps: SweepStore
     providers: Providers
     workflows: Workflows
+    failed_executions: FailedExecutions
     clock: Clock
     ids: Ids
     secrets: Secrets

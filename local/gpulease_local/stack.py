@@ -19,6 +19,7 @@ from gpulease.runtime import deps as runtime_deps
 from gpulease_local.asl import Engine, EngineClock, Handle, Invoke, MemoryStore, StateMachine, Store, load_definition
 from gpulease_local.asl.model import Task
 from gpulease_local.deps import Account, EngineWorkflows, LocalDeps, LocalProviders
+from gpulease_local.failed_executions import LocalFailedExecutions
 from gpulease_local.functions import Functions
 from gpulease_local.template import ScheduleSpec, Template
 from gpulease_local.world import DepsClock
@@ -64,6 +65,7 @@ class Stack:
         self.template = template
         self.world = world
         clock = DepsClock(world.clock)
+        self.failed_executions = LocalFailedExecutions(world.clock.time)
         self.deps = LocalDeps(
             ledger=world.ledger,
             offers=world.offers,
@@ -78,6 +80,7 @@ class Stack:
                 shared=world.shared,
             ),
             workflows=EngineWorkflows(lambda: self.engine),
+            failed_executions=self.failed_executions,
             clock=clock,
             ids=world.ids,
             secrets=world.secrets,
@@ -97,6 +100,7 @@ class Stack:
             store=world.store,
             workers=world.workers,
         )
+        self.engine.on_failed = self.failed_executions.ended
 
     def load(self) -> None:
         """Import all handlers and register all state machines; interrupted executions go on from here."""

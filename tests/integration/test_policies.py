@@ -51,6 +51,7 @@ def calls(ministack: Any) -> Iterator[set[Call]]:
     world.lost_starts = 2
     world.live(**ONE_VM)
     lease = world.stack.up(**ONE_VM, max_duration_seconds=600)
+    world.abort(lease)
     world.wait_for(lease, "released")
     world.stack.api("GET", "/v1/leases")
     yield world.recorder.calls

@@ -1,11 +1,11 @@
 """Which function calls what in AWS: recorded while whole leases live in virtual time on a real DynamoDB stand-in.
 
 Invariant: everything that a policy speaks of passes through here - DynamoDB at the client itself, starts of workflows,
-alarms and reads of keys at their ports - and is written down under the function that is running just then.
+messages, alarms and reads of keys at their ports - and is written down under the function that is running just then.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from gpulease.ledger.dynamo import DynamoLedger, DynamoOfferStore
 from gpulease.ledger.dynamo_shared import DynamoSharedReads
 from gpulease.ledger.dynamo_sweeps import DynamoSweepStore
 from gpulease.ledger.keys import RUNTIME_TABLE_SPEC, TABLE_SPEC
-from gpulease.ports import Ledger, Notifier, Secrets, Workflows
+from gpulease.ports import FailedExecution, FailedExecutions, Ledger, Notifier, Secrets, Workflows
 from gpulease.runtime.world import RandomIds
 from gpulease_local.deps import LocalProviders
 from gpulease_local.simulate.virtual import VirtualStack
@@ -72,6 +72,22 @@ class _Workflows:
 
 
 @dataclass
+class _FailedExecutions:
+    inner: FailedExecutions
+    recorder: Recorder
+
+    def receive(self) -> Sequence[FailedExecution]:
+        """See `ports.FailedExecutions.receive`."""
+        self.recorder.note("sqs:ReceiveMessage", "FailedExecutionsQueue")
+        return self.inner.receive()
+
+    def done(self, message: FailedExecution) -> None:
+        """See `ports.FailedExecutions.done`."""
+        self.recorder.note("sqs:DeleteMessage", "FailedExecutionsQueue")
+        self.inner.done(message)
+
+
+@dataclass
 class _Notifier:
     inner: Notifier
     recorder: Recorder
@@ -119,6 +135,7 @@ class RecordedStack:
             shared=shared,
             secrets=secrets,
             notifier=_Notifier(deps.notifier, recorder),
+            failed_executions=_FailedExecutions(deps.failed_executions, recorder),
             providers=LocalProviders(
                 world.accounts, secrets=secrets, clock=deps.clock, log=deps.log, sleep=world.sleep, shared=shared
             ),
@@ -157,6 +174,13 @@ class RecordedStack:
         self.stack.down(lease)
         self.wait_for(lease, "released")
         return lease
+
+    def abort(self, lease_id: str) -> None:
+        """End the executions of a lease from outside, as a person may in the console."""
+        engine = self.stack.engine
+        for each in list(engine.executions(status="RUNNING")):
+            if each.name.startswith(lease_id):
+                engine.stop(each.machine, each.name)
 
     def _ledger(self, client: Any, table: str) -> Ledger:
         # The stack's own ids are not made yet when its ledger is; tokens of commits need to be others each time.

@@ -61,6 +61,8 @@ def _resources_of(action: str, named: Any) -> list[str]:
     text = next(iter(named.values())) if isinstance(named, dict) else str(named)
     if found := re.fullmatch(r"(?:\$\{)?(\w+Table)\.Arn\}?(/index/[\w*]+)?", text):
         return [found[1] + ("/index" if found[2] else "")]
+    if found := re.fullmatch(r"(\w+Queue)\.Arn", text):
+        return [found[1]]
     if re.search(r":secret:gpulease/\$\{AWS::StackName\}/\*$", text):
         return ["secrets"]
     if found := re.search(r":(stateMachine|execution):\$\{AWS::StackName\}-([\w*:]+)$", text):
@@ -101,6 +103,7 @@ _RESOURCE_NAMES = {
     "LedgerTable/index": "the ledger's indexes",
     "RuntimeTable": "the runtime table",
     "AlarmTopic": "the alarm topic",
+    "FailedExecutionsQueue": "the queue of failed executions",
     "secrets": "secrets `gpulease/<stack>/*`",
     "provision": "the state machine `<stack>-provision`",
     "release": "the state machine `<stack>-release`",

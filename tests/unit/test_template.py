@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from gpulease.ledger.keys import RUNTIME_TTL
 from gpulease.runtime.settings import PREFIX, Settings
+from gpulease_local.failed_executions import HIDDEN_SECONDS
 
 from tests.support import template_policies
 from tests.support.template_policies import FUNCTION, listed, resources, statements
@@ -29,7 +30,8 @@ def test_every_setting_is_given_by_the_template_or_has_a_default() -> None:
 
 
 def test_every_variable_of_ours_in_the_template_is_a_setting() -> None:
-    given = {name for name in DEFAULTS["Environment"]["Variables"] if name.startswith(PREFIX)}
+    variables = [each.get("Environment", {}).get("Variables", {}) for each in (DEFAULTS, *FUNCTIONS.values())]
+    given = {name for each in variables for name in each if name.startswith(PREFIX)}
 
     assert given <= {PREFIX + name.upper() for name in Settings.model_fields}
 
@@ -112,6 +114,25 @@ def test_each_alarm_of_the_runbook_is_counted_from_the_log_and_watched() -> None
 
     assert counted == {name: name for name in RUNBOOK_ALARMS}
     assert watched >= RUNBOOK_ALARMS
+
+
+def test_every_state_machine_tells_of_executions_that_failed() -> None:
+    rule = DOCUMENT["Resources"]["FailedExecutionsRule"]["Properties"]
+    detail = rule["EventPattern"]["detail"]
+    (target,) = rule["Targets"]
+
+    assert {each["Ref"] for each in detail["stateMachineArn"]} == set(MACHINES)
+    assert set(detail["status"]) == {"FAILED", "TIMED_OUT", "ABORTED"}
+    assert target["Arn"] == {"GetAtt": "FailedExecutionsQueue.Arn"}
+
+
+def test_c77_a_message_is_hidden_for_six_times_as_long_as_its_reader_may_run() -> None:
+    queue = DOCUMENT["Resources"]["FailedExecutionsQueue"]["Properties"]
+
+    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["CheckLeasesFunction"]["Timeout"]
+    assert queue["VisibilityTimeout"] == HIDDEN_SECONDS, "on one computer as in AWS"
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"GetAtt": "UndeliveredQueue.Arn"}
+    assert queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"]
 
 
 def test_nothing_names_an_account_or_a_region() -> None:

@@ -61,6 +61,7 @@ class Engine(Loop):
     ) -> None:
         super().__init__(clock=clock, workers=workers)
         self.on_transition: Callable[[TransitionEvent], None] | None = None
+        self.on_failed: Callable[[Execution], None] | None = None  # ended, and not as Succeeded
         self._rng = random.Random(seed)  # noqa: S311 - jitter, not secrets
         self._invoke = invoke
         self._store = MemoryStore() if store is None else store
@@ -260,6 +261,8 @@ class Engine(Loop):
         self._running.pop((execution.machine, execution.name), None)
         if self.on_transition is not None:
             self._tell(execution, now, execution.state, None, error)
+        if self.on_failed is not None and status is not Status.SUCCEEDED:
+            self.on_failed(execution.copy())
 
     def _tell(self, execution: Execution, now: float, came_from: str | None, to: str | None, error: str | None) -> None:
         if self.on_transition is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpulease.ports import (
     Clock,
     Deps,
+    FailedExecutions,
     Ids,
     Ledger,
     Log,
@@ -57,6 +58,7 @@ class LazyDeps:
     sweeps: SweepStore
     providers: Providers
     workflows: Workflows
+    failed_executions: FailedExecutions
     clock: Clock
     ids: Ids
     secrets: Secrets
@@ -129,6 +131,16 @@ class AwsDeps:
         return StepFunctionsWorkflows(
             boto3.client("stepfunctions", config=client_config()), self._settings.machine_arns()
         )
+
+    @cached_property
+    def failed_executions(self) -> FailedExecutions:
+        import boto3
+
+        from gpulease.runtime.aws import client_config
+        from gpulease.runtime.failed_executions import SqsFailedExecutions
+
+        client = boto3.client("sqs", config=client_config())
+        return SqsFailedExecutions(client, self._settings.failed_executions_queue_url, self.log)
 
     @cached_property
     def clock(self) -> Clock:

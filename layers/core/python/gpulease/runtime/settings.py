@@ -30,6 +30,8 @@ class Settings(BaseModel):
     """Comma separated caller identities that see every lease."""
     ssh_port: int = Field(default=22, ge=1, le=65535)
     alarm_topic_arn: str = ""
+    failed_executions_queue_url: str = ""
+    """Of `check_leases` alone."""
 
     def account_providers(self) -> dict[str, str]:
         """Account name → provider name, in order of preference."""

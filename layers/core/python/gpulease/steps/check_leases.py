@@ -2,17 +2,22 @@
 
 Workflows that died are started again from the ledger under their next name, leases whose time is up are ended, and
 releases that nobody works on are taken up again. One lease that fails does not stop the others.
+
+A lease whose workflow is said to have failed (`ports.FailedExecutions`) is looked at before it is due. The message says
+where to look and nothing else, so one that comes twice or late changes nothing, and for one that never comes the
+lease's own due time stands.
 """
 
 from datetime import datetime, timedelta
 
+from gpulease.domain.event import Fact
 from gpulease.domain.lease import LeaseKind, LeaseState, Reason
 from gpulease.domain.next_step import expires_at
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ResourceKind, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
-from gpulease.errors import LeaseConflict, LeaseSuperseded
-from gpulease.ports import Deps
+from gpulease.errors import GpuleaseError, LeaseConflict, LeaseNotFound, LeaseSuperseded
+from gpulease.ports import Deps, FailedExecution
 from gpulease.steps.shared_network import check_members
 from gpulease.steps.starting import go_on, start_overdue_release, start_release, workflow_name
 
@@ -26,11 +31,19 @@ GRACE = timedelta(minutes=15)
 """After an attempt's last deadline; its workflow acts within one poll of it when it can act at all."""
 TIME_LIMIT = timedelta(seconds=40)
 """Stop taking up leases after this; the next minute goes on with the most overdue."""
+TOLD_TIME_LIMIT = timedelta(seconds=15)
+"""Stop reading messages after this; what is due must have its turn in every run."""
+QUICK_RESTARTS = 5
+"""Workflows of one decision that are started again as soon as they are said to have failed. What fails that often fails
+for a reason that stays, and goes on at the pace of CHECK_WORKFLOW_EVERY."""
+LOOK_AGAIN = timedelta(seconds=30)
+"""After a message whose execution is shown as running still: the service's answer may be older than the message."""
 
 
 def run(deps: Deps) -> dict[str, int]:
     started = deps.clock.now()
-    counts = {"checked": 0, "restarted": 0, "expired": 0, "failed": 0}
+    counts = {"checked": 0, "restarted": 0, "expired": 0, "failed": 0, "told": 0}
+    _look_where_told(deps, started + TOLD_TIME_LIMIT, counts)
     for lease_id in deps.ledger.due(started, limit=BATCH):
         if deps.clock.now() - started > TIME_LIMIT:
             break
@@ -49,12 +62,51 @@ def run(deps: Deps) -> dict[str, int]:
     return counts
 
 
-def check(lease_id: str, deps: Deps) -> str:
-    """Check one lease. Returns "restarted", "expired" or ""."""
+def _look_where_told(deps: Deps, until: datetime, counts: dict[str, int]) -> None:
+    """Look at the leases whose workflows are said to have failed. What cannot be dealt with now stays in the queue."""
+    while deps.clock.now() < until:
+        try:
+            messages = deps.failed_executions.receive()
+        except GpuleaseError as error:
+            deps.log.error("queue_not_read", error=type(error).__name__, reason=str(error))
+            return
+        if not messages:
+            return
+        for message in messages:
+            try:
+                what = _told(message, deps)
+                deps.failed_executions.done(message)
+            except Exception as error:  # the messages after this one must be looked at
+                deps.log.warning(
+                    "message_left", lease_id=message.lease_id, error=type(error).__name__, reason=str(error)
+                )
+                continue
+            counts["told"] += 1
+            if what:
+                counts[what] += 1
+
+
+def _told(message: FailedExecution, deps: Deps) -> str:
+    """Deal with one message. Returns what `check` did."""
+    try:
+        lease = deps.ledger.load(message.lease_id).lease
+    except LeaseNotFound:
+        deps.log.warning("message_of_no_lease", lease_id=message.lease_id, execution=message.name)
+        return ""
+    machine = MACHINE_OF_STATE.get(lease.state)
+    if machine is None or message.name != workflow_name(lease, machine):
+        # Late or doubled: the lease is past that workflow. Or a release beside it, which its overdue turn brings back.
+        return ""
+    return check(lease.id, deps, told=True) if lease.restarts < QUICK_RESTARTS else ""
+
+
+def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
+    """Check one lease that is due, or whose workflow is `told` to have failed: "restarted", "expired" or ""."""
     now = deps.clock.now()
     record = deps.ledger.load(lease_id)
     lease = record.lease
-    if lease.next_check_at is None or lease.next_check_at > now:
+    due = lease.next_check_at is not None and lease.next_check_at <= now
+    if not due and not told:
         return ""
     end = expires_at(record)
     if lease.state is LeaseState.RUNNING and end is not None and end <= now:
@@ -72,11 +124,10 @@ def check(lease_id: str, deps: Deps) -> str:
         return "restarted" if restarted else ""
     machine = MACHINE_OF_STATE.get(lease.state)
     if machine is not None and not deps.workflows.is_running(machine, workflow_name(lease, machine)):
-        _restart(record, machine, now, deps)
+        _restart(record, machine, now, deps, told=told)
         return "restarted"
-    deps.ledger.commit(
-        Change(lease_id=lease_id, lease=lease.model_copy(update={"next_check_at": _next_check(record, now)}))
-    )
+    next_check = now + LOOK_AGAIN if told else _next_check(record, now)
+    deps.ledger.commit(Change(lease_id=lease_id, lease=lease.model_copy(update={"next_check_at": next_check})))
     return "restarted" if restarted else ""
 
 
@@ -89,11 +140,14 @@ def _is_given_up_on(record: LeaseRecord, now: datetime) -> bool:
     return now >= max(attempt.ready_deadline, attempt.network_deadline or attempt.ready_deadline) + GRACE
 
 
-def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps) -> None:
+def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps, *, told: bool) -> None:
+    lease = record.lease
     text = f"the {machine} workflow had stopped; it goes on from the ledger"
-    restarts = record.lease.restarts + 1
-    told = event(record.lease.id, now, "workflow_restarted", text, "warning", machine=machine, restarts=restarts)
-    go_on(record, machine, deps, told)
+    facts: dict[str, Fact] = {"machine": machine, "restarts": lease.restarts + 1, "told": told}
+    if not told:
+        # A start that was lost, or a message that did not come: if this is frequent, messages do not arrive at all.
+        deps.log.warning("stopped_untold", lease_id=lease.id, execution=workflow_name(lease, machine))
+    go_on(record, machine, deps, event(lease.id, now, "workflow_restarted", text, "warning", **facts))
 
 
 def _next_check(record: LeaseRecord, now: datetime) -> datetime | None:
