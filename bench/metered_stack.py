@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from gpulease.domain.lease import LeaseState
 from gpulease.runtime.secrets import CACHE_SECONDS
-from gpulease.runtime.world import PROBE_TIMEOUT_SECONDS
+from gpulease.runtime.world import PROBE_TIMEOUT_SECONDS, CallWaits
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.deps import LocalProviders
 from gpulease_local.simulate.effects import API_FUNCTION
@@ -78,6 +78,14 @@ class ClosedTakesLong:
         return is_open
 
 
+class CallsThatWait:
+    """`ports.Waits` as deployed: the seconds pass within the call, and are billed."""
+
+    def __init__(self, spend: Callable[[float], None]) -> None:
+        self.most_seconds = CallWaits.most_seconds
+        self.sleep = spend
+
+
 class MeteredStack:
     """A virtual stack that knows what it would be charged. Close it: handlers know one stack per process."""
 
@@ -112,6 +120,7 @@ class MeteredStack:
             log=log,
             notifier=log,
             probe=ClosedTakesLong(world.probe, self.virtual.pass_time),
+            waits=CallsThatWait(self.virtual.pass_time),
             providers=LocalProviders(
                 world.accounts,
                 secrets=world.secrets,

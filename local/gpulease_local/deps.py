@@ -28,6 +28,7 @@ from gpulease.ports import (
     Secrets,
     SharedReads,
     SweepStore,
+    Waits,
     Workflows,
 )
 from gpulease.providers import registry
@@ -58,6 +59,17 @@ class LocalDeps:
     notifier: Notifier
     log: Log
     policy: Policy
+    waits: Waits = field(default_factory=lambda: NoWaits())
+
+
+class NoWaits:
+    """`ports.Waits` where calls share workers, or one loop: each look ends, and the state machine waits."""
+
+    most_seconds = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Never asked for."""
+        raise AssertionError("nothing waits here")
 
 
 class EngineWorkflows:

@@ -168,6 +168,7 @@ class World:
     secrets: Any = field(default_factory=Unused)
     probe: Any = field(default_factory=Unused)
     notifier: Any = field(default_factory=Unused)
+    waits: Any = field(default_factory=Unused)
     failed_executions: Any = field(default_factory=Unused)
 
     def client(self, owner: str | None = ALICE) -> Client:

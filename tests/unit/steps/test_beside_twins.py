@@ -30,6 +30,7 @@ from gpulease.steps import attach_network, close_lease, create_instance, release
 from gpulease.steps.base import Outcome, StepCommand, fail_attempt
 from gpulease.steps.facts import note_created
 from gpulease.steps.starting import start_overdue_release
+from gpulease_local.deps import NoWaits
 
 from tests.support.ledger_samples import NOW, a_lease, a_resource, at
 
@@ -125,6 +126,7 @@ class World:
             policy=Policy(deployment="test"),
             log=quiet,
             notifier=SimpleNamespace(alarm=lambda name, text, facts: self.alarms.append((name, facts))),
+            waits=NoWaits(),
         )
 
     def _account(self, name: str) -> Account:

@@ -22,6 +22,7 @@ from gpulease.ports import (
     Secrets,
     SharedReads,
     SweepStore,
+    Waits,
     Workflows,
 )
 
@@ -63,6 +64,7 @@ class LazyDeps:
     ids: Ids
     secrets: Secrets
     probe: Probe
+    waits: Waits
     notifier: Notifier
     log: Log
     policy: Policy
@@ -165,6 +167,12 @@ class AwsDeps:
         from gpulease.runtime.world import TcpProbe
 
         return TcpProbe()
+
+    @cached_property
+    def waits(self) -> Waits:
+        from gpulease.runtime.world import CallWaits
+
+        return CallWaits()
 
     @cached_property
     def log(self) -> Log:

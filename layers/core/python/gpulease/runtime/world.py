@@ -32,6 +32,17 @@ class TcpProbe:
             return False
 
 
+class CallWaits:
+    """`ports.Waits` of a function that has a machine of its own for as long as it runs."""
+
+    most_seconds = 45.0
+    """The functions that wait have so much more time than their looks need."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
 def sleep(seconds: float) -> None:
     """The one blocking pause, for short retries inside a call."""
     time.sleep(seconds)

@@ -22,6 +22,7 @@ from gpulease.steps.machine import machine_of, without
 from gpulease.steps.network import go_without, network_of
 from gpulease.steps.observing import may_change, may_read
 from gpulease.steps.shared_network import network_of_member
+from gpulease.steps.staying import look_again
 
 OUTCOMES = frozenset({"attached", "waiting", "unsupported", "failed", "superseded"})
 LOOK_PAUSE_SECONDS = 3
@@ -33,6 +34,10 @@ MAX_REFUSALS = 3
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
+    return look_again(lambda: _turn(command, deps), deps)
+
+
+def _turn(command: StepCommand, deps: Deps) -> Outcome:
     record = load_current(command, deps, LeaseState.PROVISIONING)
     attempt, machine = record.lease.attempt, machine_of(record)
     if attempt is None or attempt.reason is not None or machine is None:

@@ -32,6 +32,8 @@ class Outcome:
 
     outcome: str
     wait_seconds: int = 1
+    may_stay: bool = True
+    """Whether the same step can go on after the pause, in the same call (`steps/staying.py`)."""
 
     def as_json(self) -> dict[str, str | int]:
         return {"outcome": self.outcome, "wait_seconds": max(1, self.wait_seconds)}

@@ -13,6 +13,7 @@ from gpulease.domain.gate import Lane
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import (
+    NextRelease,
     absent_once_more,
     delete_sent,
     is_proven_gone,
@@ -41,6 +42,7 @@ from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current, record_fact, ref_of
 from gpulease.steps.facts import adopt
 from gpulease.steps.observing import Turn, listed, take_turn_in
+from gpulease.steps.staying import look_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,17 @@ class Learned:
     auth_failed: ProviderAuthFailed | None = None
 
 
-def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
+def take_turns(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
+    """Turns of what there is of this kind, as many as one call may take."""
+    return look_again(lambda: _take_turn(command, deps, kind), deps, again="done")
+
+
+def _take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
     record = load_current(command, deps)
     todo = next_to_release(record, deps.clock.now())
     resource = todo.resource
     if resource is None or resource.kind is not kind or resource.release is None:
-        return Outcome("done", max(1, todo.wait_seconds))
+        return _until_next(record, todo, kind)
     try:
         provider = deps.providers.get(resource.account)
     except InputInvalid as error:
@@ -90,8 +97,14 @@ def take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
         alarms.release_stuck(deps, resource, learned.error_reason or "still_there", learned.error[:300])
     record_fact(deps, command.lease_id, resource.id, partial(_write, deps=deps, learned=learned, alarm=alarm))
     # Until the next turn of any of them: one that is stuck, and asked seldom, must not slow down the others.
-    after = next_to_release(deps.ledger.load(command.lease_id), deps.clock.now())
-    return Outcome("done", max(1, after.wait_seconds))
+    record = deps.ledger.load(command.lease_id)
+    return _until_next(record, next_to_release(record, deps.clock.now()), kind)
+
+
+def _until_next(record: LeaseRecord, todo: NextRelease, kind: ResourceKind) -> Outcome:
+    """The pause before the next turn, which is another step's where nothing of this kind is left."""
+    left = any(r.kind is kind and r.state is ResourceState.RELEASING for r in record.resources)
+    return Outcome("done", max(1, todo.wait_seconds), may_stay=left)
 
 
 def _turn(progress: ReleaseProgress, provider: Provider, deps: Deps) -> Turn | None:

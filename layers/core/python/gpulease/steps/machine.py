@@ -43,10 +43,10 @@ THROTTLED_GRACE = timedelta(minutes=5)
 
 def poll_pause_seconds(attempt: Attempt, now: datetime) -> int:
     """Pause before the next look, by how long this kind of machine usually takes (Vultr: VM 30 to 260 s, bare metal
-    up to 40 min). A VM's turn is short, so that ready is noticed within five seconds."""
+    many minutes, up to 40). A VM's turn is short, so that ready is noticed within five seconds."""
     age = (now - attempt.begun_at).total_seconds()
     if attempt.offer.kind is PlanKind.BARE_METAL:
-        return 15 if age < 120 else 45
+        return 120 if age < 480 else 60
     return 4 if age < 300 else 10
 
 

@@ -4,11 +4,16 @@ from gpulease.domain.lease import LeaseState
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
 from gpulease.steps.machine import look, machine_of, poll_pause_seconds
+from gpulease.steps.staying import look_again
 
 OUTCOMES = frozenset({"active", "waiting", "failed", "superseded"})
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
+    return look_again(lambda: _look(command, deps), deps)
+
+
+def _look(command: StepCommand, deps: Deps) -> Outcome:
     record = load_current(command, deps, LeaseState.PROVISIONING)
     attempt, machine = record.lease.attempt, machine_of(record)
     if attempt is None or attempt.reason is not None or machine is None:

@@ -3,10 +3,10 @@
 from gpulease.domain.resource import ResourceKind
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand
-from gpulease.steps.giving_back import take_turn
+from gpulease.steps.giving_back import take_turns
 
 OUTCOMES = frozenset({"done", "superseded"})
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    return take_turn(command, deps, ResourceKind.INSTANCE)
+    return take_turns(command, deps, ResourceKind.INSTANCE)
