@@ -102,7 +102,7 @@ def test_a_failure_of_a_later_look_is_a_failure_of_the_call() -> None:
 
     def failing() -> Outcome:
         if world.slept:
-            raise ProviderUnavailable(ProviderFacts(provider="vultr"))
+            raise ProviderUnavailable(ProviderFacts(provider="vultr", message="no answer"))
         return WAITING
 
     with pytest.raises(ProviderUnavailable):

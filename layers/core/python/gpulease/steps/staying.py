@@ -14,7 +14,8 @@ from gpulease.ports import Deps
 from gpulease.steps.base import Outcome
 
 LONGEST_PAUSE_SECONDS = 10
-"""Half of where a wait at 256 MB costs as much as a turn: 3 × 0.000025 USD / (0.25 GB × 0.0000133334 USD) = 22 s."""
+"""Half of where a wait at 256 MB costs as much as a turn: three transitions at
+0.000025 USD buy 22 s at 0.25 GB and 0.0000133334 USD."""
 CALLS_AT_ONCE = 5
 QUEUE = "calls-that-wait"
 
