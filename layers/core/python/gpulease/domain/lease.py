@@ -102,6 +102,8 @@ class VolumeAttachment(Model):
 
     holder_id: str
     """The cache's record. Written before it is claimed, so that leaving always finds it."""
+    deadline: Instant | None = None
+    """Until when it must be attached; then the attempt fails."""
     tries: int = 0
     refusals: int = 0
     next_try_at: Instant | None = None
@@ -113,6 +115,8 @@ class VolumeAttachment(Model):
     detach_tries: int = 0
     free_looks: int = 0
     """Times in a row that it was read as free since the machine was proven gone."""
+    alarmed_at: Instant | None = None
+    """When people were told that it does not come free."""
     left: bool = False
     """The cache no longer counts this machine as its user."""
 
@@ -251,6 +255,8 @@ class Lease(Model):
     """When it last became `paused`; None = it is not."""
     resume: ResumeProgress | None = None
     """While resuming."""
+    resume_after: Instant | None = None
+    """While paused: a resume that found no capacity is not tried again by itself before this."""
     budget_warned_at: Instant | None = None
     cache_id: str = ""
     """Of a machine's lease: the record of the cache that it uses."""

@@ -70,18 +70,30 @@ class PausedPolicy(Model):
 
 class Keep(StrEnum):
     WARM = "warm"
-    """Inside the window idleness does not count."""
+    """Inside the window idleness does not count, and what was paused for idleness is resumed when it begins."""
     OFF = "off"
-    """Inside the window the machine is paused, and resumed after it."""
+    """What runs when the window begins is paused, and resumed when it ends."""
 
 
 class Window(Model):
-    """From `start` to `end`, both cron expressions of five fields in the zone `timezone`."""
+    """From `start` to `end`, both cron expressions of five fields in the zone `timezone`. See `domain/windows.py`."""
 
     keep: Keep
     start: Annotated[str, Field(min_length=9, max_length=100)]
-    end: Annotated[str, Field(min_length=9, max_length=100)]
+    end: Annotated[str, Field(min_length=9, max_length=100)] | None = None
+    """None = `off` without an end: paused when it begins, and not resumed by itself."""
     timezone: str = Field(default="UTC", min_length=1, max_length=64)
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "Window":
+        # The rules need a library that only policies with windows should have to load.
+        from gpulease.domain.windows import problem
+
+        if self.end is None and self.keep is Keep.WARM:
+            raise ValueError("end: a window that keeps warm needs an end")
+        if wrong := problem(self):
+            raise ValueError(wrong)
+        return self
 
 
 class LeasePolicy(Model):
