@@ -35,6 +35,10 @@ NEXT_STATES: dict[LeaseState, frozenset[LeaseState]] = {
 }
 
 
+IN_PROVISION = frozenset({_S.PROVISIONING, _S.RESUMING})
+"""States in which the steps of `provision` may work: a resume that needs a new machine goes through them too."""
+
+
 class Reason(StrEnum):
     """Why a lease or an attempt ended. Machine-readable; shown to the user as it is."""
 

@@ -66,8 +66,9 @@ def _turn(resource: Resource) -> datetime:
 
 
 def _must_wait_for_machine(resource: Resource, record: LeaseRecord) -> bool:
-    """A network goes after the machine of its attempt. One dropped beside a machine that stays does not wait."""
-    if resource.kind is not ResourceKind.NETWORK:
+    """A network goes after the machine of its attempt. One dropped beside a machine that stays does not wait. Volumes
+    likewise: the machine's end detaches them."""
+    if resource.kind not in (ResourceKind.NETWORK, ResourceKind.VOLUME):
         return False
     machines = record.of_kind(ResourceKind.INSTANCE, resource.attempt)
     return any(m.state is ResourceState.RELEASING for m in machines)

@@ -30,9 +30,9 @@ RELEASE_OVERDUE = timedelta(seconds=MAX_PAUSE_SECONDS + 60)
 """A release whose next turn is so long past has no workflow behind it any more."""
 
 _KINDS = "|".join(kind.value for kind in ResourceKind)
-# A lease, or the holder of a shared network.
+# A lease, the holder of a shared network, or a cache.
 _NAME = re.compile(
-    rf"(?P<lease>[ln]-[a-z2-7]{{12}})\.(?P<kind>{_KINDS})\.(?P<attempt>[1-9][0-9]{{0,3}})(\.[0-9]{{1,4}})?"
+    rf"(?P<lease>[lnc]-[a-z2-7]{{12}})\.(?P<kind>{_KINDS})\.(?P<attempt>[1-9][0-9]{{0,3}})(\.[0-9]{{1,4}})?"
 )
 
 

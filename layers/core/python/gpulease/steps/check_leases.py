@@ -19,14 +19,9 @@ from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
 from gpulease.errors import GpuleaseError, LeaseConflict, LeaseNotFound, LeaseSuperseded
 from gpulease.ports import Deps, FailedExecution
 from gpulease.steps.shared_network import check_members
-from gpulease.steps.starting import go_on, start_overdue_release, start_release, workflow_name
+from gpulease.steps.starting import go_on, machine_for, start_overdue_release, start_release, workflow_name
 
 BATCH = 100
-MACHINE_OF_STATE = {
-    LeaseState.REQUESTED: "provision",
-    LeaseState.PROVISIONING: "provision",
-    LeaseState.RELEASING: "release",
-}
 GRACE = timedelta(minutes=15)
 """After an attempt's last deadline; its workflow acts within one poll of it when it can act at all."""
 TIME_LIMIT = timedelta(seconds=40)
@@ -93,7 +88,7 @@ def _told(message: FailedExecution, deps: Deps) -> str:
     except LeaseNotFound:
         deps.log.warning("message_of_no_lease", lease_id=message.lease_id, execution=message.name)
         return ""
-    machine = MACHINE_OF_STATE.get(lease.state)
+    machine = machine_for(lease)
     if machine is None or message.name != workflow_name(lease, machine):
         # Late or doubled: the lease is past that workflow. Or a release beside it, which its overdue turn brings back.
         return ""
@@ -122,7 +117,7 @@ def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
     if lease.kind is LeaseKind.NETWORK and lease.state is LeaseState.RUNNING:
         check_members(record, deps)
         return "restarted" if restarted else ""
-    machine = MACHINE_OF_STATE.get(lease.state)
+    machine = machine_for(lease)
     if machine is not None and not deps.workflows.is_running(machine, workflow_name(lease, machine)):
         _restart(record, machine, now, deps, told=told)
         return "restarted"
@@ -151,7 +146,7 @@ def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps, *, to
 
 
 def _next_check(record: LeaseRecord, now: datetime) -> datetime | None:
-    in_motion = record.lease.state in MACHINE_OF_STATE
+    in_motion = machine_for(record.lease) is not None
     leftovers = any(r.state is ResourceState.RELEASING for r in record.resources)
     if in_motion or leftovers:
         return now + CHECK_WORKFLOW_EVERY

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from gpulease.domain.event import Event
-from gpulease.domain.lease import Lease, execution_name
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState, ResumeMode, execution_name
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import MAX_PAUSE_SECONDS
 from gpulease.domain.resource import Resource, ResourceState
@@ -12,6 +12,24 @@ from gpulease.ports import Deps
 
 OVERDUE = timedelta(seconds=MAX_PAUSE_SECONDS + 60)
 """A release whose next turn is so long past has no workflow behind it any more."""
+
+
+_MACHINES = {
+    LeaseState.REQUESTED: "provision",
+    LeaseState.PROVISIONING: "provision",
+    LeaseState.PAUSING: "pause",
+    LeaseState.RESUMING: "resume",
+    LeaseState.RELEASING: "release",
+}
+
+
+def machine_for(lease: Lease) -> str | None:
+    """Which workflow moves this lease on now; None = none does."""
+    if lease.kind is LeaseKind.CACHE and lease.state in (LeaseState.REQUESTED, LeaseState.PROVISIONING):
+        return "cache"
+    if lease.state is LeaseState.RESUMING and lease.resume is not None and lease.resume.mode is ResumeMode.NEW:
+        return "provision"
+    return _MACHINES.get(lease.state)
 
 
 def start_release(record: LeaseRecord, deps: Deps, suffix: str = "") -> None:
