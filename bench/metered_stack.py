@@ -17,7 +17,7 @@ from gpulease_local.simulate.virtual import Fire, VirtualStack
 from gpulease_local.stack import repository
 from gpulease_sim.vultr import Settings
 
-from bench.metered_stores import MeteredOffers, MeteredShared, MeteredSweeps, metered_ledger
+from bench.metered_stores import MeteredAgents, MeteredOffers, MeteredShared, MeteredSweeps, metered_ledger
 from bench.metering import Meter, MeteredLog, MeteredTransport
 from bench.prices import lambda_cpu_share
 
@@ -101,6 +101,7 @@ class MeteredStack:
             settings=replace(settings, latency_seconds=latency, list_latency_seconds=latency, requests_per_second=None),
             wrap_ledger=metered_ledger(self.meter),
             wrap_sweeps=lambda inner: MeteredSweeps(self.meter, inner),
+            wrap_agents=lambda inner: MeteredAgents(self.meter, inner),
             wrap_transport=lambda inner: MeteredTransport(self.meter, inner),
             wrap_invoke=self._wrap_invoke,
             wrap_schedule=self._wrap_schedule,

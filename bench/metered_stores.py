@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
+from gpulease.domain.agent import AgentRecord
 from gpulease.domain.event import Event
 from gpulease.domain.lease import Lease
 from gpulease.domain.offer import OfferSnapshot
@@ -20,7 +21,7 @@ from gpulease.domain.sweep import SweepState
 from gpulease.errors import GpuleaseError
 from gpulease.ledger import codec, keys
 from gpulease.ledger.dynamo import DynamoLedger
-from gpulease.ports import Change, Ledger, OfferStore, SharedReads, SharedValue, SweepStore
+from gpulease.ports import AgentStore, Change, Ledger, OfferStore, SharedReads, SharedValue, SweepStore
 from gpulease_local.world import SeededIds
 
 from bench.metering import Meter
@@ -229,6 +230,28 @@ class MeteredSweeps:
 
 def _state_bytes(state: SweepState) -> int:
     return len(codec.encode(state, "sweep").doc.encode()) + 60
+
+
+class MeteredAgents:
+    """`ports.AgentStore`, likewise: one small row per lease."""
+
+    def __init__(self, meter: Meter, inner: AgentStore) -> None:
+        self._meter = meter
+        self._inner = inner
+
+    def load(self, lease_id: str) -> AgentRecord | None:
+        """See `ports.AgentStore.load`."""
+        with self._meter.outside():
+            found = self._inner.load(lease_id)
+            size = len(codec.encode(found, "agent").doc.encode()) + 60 if found else 0
+            self._meter.read(read_units(size, consistent=True))
+            return found
+
+    def save(self, agent: AgentRecord) -> AgentRecord:
+        """See `ports.AgentStore.save`."""
+        with self._meter.outside():
+            self._meter.wrote(write_units(len(codec.encode(agent, "agent").doc.encode()) + 60))
+            return self._inner.save(agent)
 
 
 class MeteredShared:

@@ -15,6 +15,7 @@ from gpulease.domain.event import Fact
 from gpulease.errors import InputInvalid, ProviderAuthFailed, ProviderFacts
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ports import (
+    AgentStore,
     Clock,
     FailedExecutions,
     Ids,
@@ -49,6 +50,7 @@ class LocalDeps:
     offers: OfferStore
     shared: SharedReads
     sweeps: SweepStore
+    agents: AgentStore
     providers: Providers
     workflows: Workflows
     failed_executions: FailedExecutions

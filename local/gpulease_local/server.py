@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from gpulease.errors import GpuleaseError
 from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_agents import SqliteAgentStore
 from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
@@ -145,6 +146,7 @@ class LocalServer:
             ledger=ledger,
             offers=SqliteOfferStore(ledger.file),
             sweeps=SqliteSweepStore(ledger.file),
+            agents=SqliteAgentStore(ledger.file),
             shared=SqliteSharedReads(ledger.file),
             ids=ids,
             secrets=side.secrets,

@@ -11,9 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpulease.ledger.sqlite_agents import SqliteAgentStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
-from gpulease.ports import Ids, Ledger, Log, Notifier, OfferStore, Policy, Probe, Secrets, SharedReads, SweepStore
+from gpulease.ports import (
+    AgentStore,
+    Ids,
+    Ledger,
+    Log,
+    Notifier,
+    OfferStore,
+    Policy,
+    Probe,
+    Secrets,
+    SharedReads,
+    SweepStore,
+)
 from gpulease.runtime import deps as runtime_deps
 
 from gpulease_local.asl import Engine, EngineClock, Handle, Invoke, MemoryStore, StateMachine, Store, load_definition
@@ -49,6 +62,7 @@ class World:
     log: Log
     policy: Policy
     sweeps: SweepStore = field(default_factory=SqliteSweepStore)
+    agents: AgentStore = field(default_factory=SqliteAgentStore)
     shared: SharedReads = field(default_factory=SqliteSharedReads)
     store: Store = field(default_factory=MemoryStore)
     seed: int = 0
@@ -71,6 +85,7 @@ class Stack:
             offers=world.offers,
             shared=world.shared,
             sweeps=world.sweeps,
+            agents=world.agents,
             providers=LocalProviders(
                 world.accounts,
                 secrets=world.secrets,

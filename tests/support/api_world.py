@@ -13,6 +13,7 @@ from gpulease.domain.record import Change
 from gpulease.domain.resource import BillingRule, Rate, Resource, ResourceKind, ResourceState
 from gpulease.errors import InputInvalid
 from gpulease.ledger.sqlite import SqliteLedger
+from gpulease.ledger.sqlite_agents import SqliteAgentStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy
@@ -158,6 +159,7 @@ class World:
     ledger: Any = field(default_factory=SqliteLedger)
     offers: Any = field(default_factory=KeptOffers)
     sweeps: Any = field(default_factory=SqliteSweepStore)
+    agents: Any = field(default_factory=SqliteAgentStore)
     shared: Any = field(default_factory=SqliteSharedReads)
     providers: Any = field(default_factory=OneProvider)
     workflows: Any = field(default_factory=RecordedWorkflows)

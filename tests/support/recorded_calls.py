@@ -11,6 +11,7 @@ from typing import Any
 
 from gpulease.domain.event import Fact
 from gpulease.ledger.dynamo import DynamoLedger, DynamoOfferStore
+from gpulease.ledger.dynamo_agents import DynamoAgentStore
 from gpulease.ledger.dynamo_shared import DynamoSharedReads
 from gpulease.ledger.dynamo_sweeps import DynamoSweepStore
 from gpulease.ledger.keys import RUNTIME_TABLE_SPEC, TABLE_SPEC
@@ -124,6 +125,7 @@ class RecordedStack:
             settings=settings,
             wrap_ledger=lambda _: self._ledger(client, ledger_table),
             wrap_sweeps=lambda _: DynamoSweepStore(client, ledger_table, sleep=lambda _: None),
+            wrap_agents=lambda _: DynamoAgentStore(client, ledger_table, ids=RandomIds(), sleep=lambda _: None),
             wrap_workflows=lambda inner: self._lossy(_Workflows(inner, recorder)),
         )
         deps, world = stack.stack.deps, stack.stack.world

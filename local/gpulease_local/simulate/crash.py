@@ -135,6 +135,7 @@ class OneLease:
             settings=workflow.settings,
             wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
             wrap_sweeps=self.effects.wrap_sweeps,
+            wrap_agents=self.effects.wrap_agents,
             wrap_transport=lambda inner: self.effects.wrap_transport(self.watch.wrap_transport(inner)),
             wrap_workflows=self.effects.wrap_workflows,
             wrap_invoke=self.effects.wrap_invoke,

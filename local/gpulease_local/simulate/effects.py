@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, cast
 
+from gpulease.domain.agent import AgentRecord
 from gpulease.domain.event import Event
 from gpulease.domain.lease import Lease
 from gpulease.domain.sweep import SweepState
-from gpulease.ports import Change, Ledger, SweepStore, Workflows
+from gpulease.ports import AgentStore, Change, Ledger, SweepStore, Workflows
 from gpulease.providers.http import RawResponse, Transport
 
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
@@ -187,6 +188,10 @@ class Effects:
         """For `VirtualStack.wrap_sweeps`."""
         return cast(SweepStore, _EffectSweeps(self, inner))
 
+    def wrap_agents(self, inner: AgentStore) -> AgentStore:
+        """For `VirtualStack.wrap_agents`."""
+        return _EffectAgents(self, inner)
+
     def happen(
         self,
         kind: Kind,
@@ -318,6 +323,23 @@ class _EffectSweeps:
         """See `ports.SweepStore.save`."""
         name = f"save {state.account}/{state.region}"
         return cast(SweepState, self._effects.happen(Kind.LEDGER, name, lambda: self._inner.save(state)))
+
+
+class _EffectAgents:
+    """`ports.AgentStore` whose every write is an effect; reads pass by."""
+
+    def __init__(self, effects: Effects, inner: AgentStore) -> None:
+        self._effects = effects
+        self._inner = inner
+
+    def load(self, lease_id: str) -> AgentRecord | None:
+        """See `ports.AgentStore.load`."""
+        return self._inner.load(lease_id)
+
+    def save(self, agent: AgentRecord) -> AgentRecord:
+        """See `ports.AgentStore.save`."""
+        saved = self._effects.happen(Kind.LEDGER, "save agent", lambda: self._inner.save(agent), lease=agent.lease_id)
+        return cast(AgentRecord, saved)
 
 
 class _EffectWorkflows:

@@ -65,6 +65,7 @@ class Simulation:
             settings=settings_of(faults, seed, leases),
             wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
             wrap_sweeps=self.effects.wrap_sweeps,
+            wrap_agents=self.effects.wrap_agents,
             wrap_transport=self._wrap_transport,
             wrap_workflows=self.effects.wrap_workflows,
             wrap_invoke=self.effects.wrap_invoke,

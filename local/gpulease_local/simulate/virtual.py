@@ -17,7 +17,7 @@ from gpulease.domain.lease import Lease
 from gpulease.domain.record import LeaseRecord
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_offers import SqliteOfferStore
-from gpulease.ports import Clock, Ledger, Policy, SweepStore, Workflows
+from gpulease.ports import AgentStore, Clock, Ledger, Policy, SweepStore, Workflows
 from gpulease.providers.http import Transport
 from gpulease_sim.vultr import Settings, VultrCloud
 
@@ -77,8 +77,8 @@ class ApiRefused(Exception):
 class VirtualStack:
     """A stack in its own virtual world. `load()` before use, `close()` after: handlers know one stack per process.
 
-    `wrap_ledger`, `wrap_sweeps`, `wrap_transport`, `wrap_workflows` and `wrap_clock` put faults between the functions
-    and what they talk to; `wrap_invoke` around every call of a function by a state machine or a schedule;
+    `wrap_ledger`, `wrap_sweeps`, `wrap_agents`, `wrap_transport`, `wrap_workflows` and `wrap_clock` put faults between
+    the functions and what they talk to; `wrap_invoke` around every call of a function by a state machine or a schedule;
     `wrap_schedule` around every firing of a schedule (its function's name and what fires it).
     """
 
@@ -89,6 +89,7 @@ class VirtualStack:
     wrap_invoke: Callable[[Invoke], Invoke] = lambda invoke: invoke
     wrap_workflows: Callable[[Workflows], Workflows] = lambda workflows: workflows
     wrap_sweeps: Callable[[SweepStore], SweepStore] = lambda sweeps: sweeps
+    wrap_agents: Callable[[AgentStore], AgentStore] = lambda agents: agents
     wrap_clock: Callable[[Clock], Clock] = lambda clock: clock
     wrap_schedule: Callable[[str, Fire], Fire] = lambda function, fire: fire
     attach_deadline_seconds: float = 600.0
@@ -128,6 +129,7 @@ class VirtualStack:
             self.stack.deps,
             clock=clock,
             sweeps=self.wrap_sweeps(self.stack.deps.sweeps),
+            agents=self.wrap_agents(self.stack.deps.agents),
             workflows=self.wrap_workflows(EngineWorkflows(lambda: self.engine)),
             providers=LocalProviders(
                 world.accounts,

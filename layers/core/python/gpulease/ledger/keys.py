@@ -3,6 +3,7 @@
 Ledger table, one item collection per lease (`pk` = lease id):
 
     sk                        holds
+    agent                     what the agent on its machine told
     event#<seq>               one event
     lease                     the lease
     resource#<resource id>    one resource
@@ -11,9 +12,10 @@ Ledger table, one item collection per lease (`pk` = lease id):
 and one of its own (`pk` = "sweep", which no lease id is) for what sweeps remember, `sweep#<account>#<region>`.
 
 `lease` and `resource#` are neighbours, so one query reads a lease with its resources and nothing else. Every row has
-`token` (of the commit that wrote it last) and `doc` (the model as JSON); lease and resource have `version`. The other
-attributes are there for conditions and indexes. All indexes but the two listings are sparse: a row is in them only
-while there is something to find. Indexes hold keys (listings also `state`); the rows are then read from the table.
+`token` (of the commit that wrote it last) and `doc` (the model as JSON); agent, lease and resource have `version`.
+The other attributes are there for conditions and indexes. All indexes but the two listings are sparse: a row is in
+them only while there is something to find. Indexes hold keys (listings also `state`); the rows are then read from the
+table.
 
     index            partition                   sort                    finds
     by_owner         owner                       created                 leases of one owner, by age
@@ -29,6 +31,7 @@ import zlib
 from typing import Any
 
 PK, SK = "pk", "sk"
+AGENT_SK = "agent"
 LEASE_SK = "lease"
 RESOURCE_PREFIX = "resource#"
 EVENT_PREFIX = "event#"

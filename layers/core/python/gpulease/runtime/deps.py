@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpulease.ports import (
+    AgentStore,
     Clock,
     Deps,
     FailedExecutions,
@@ -57,6 +58,7 @@ class LazyDeps:
     offers: OfferStore
     shared: SharedReads
     sweeps: SweepStore
+    agents: AgentStore
     providers: Providers
     workflows: Workflows
     failed_executions: FailedExecutions
@@ -109,6 +111,13 @@ class AwsDeps:
         from gpulease.runtime.world import sleep
 
         return DynamoSweepStore(self._dynamodb, self._settings.ledger_table, sleep=sleep)
+
+    @cached_property
+    def agents(self) -> AgentStore:
+        from gpulease.ledger.dynamo_agents import DynamoAgentStore
+        from gpulease.runtime.world import sleep
+
+        return DynamoAgentStore(self._dynamodb, self._settings.ledger_table, ids=self.ids, sleep=sleep)
 
     @cached_property
     def shared(self) -> SharedReads:
