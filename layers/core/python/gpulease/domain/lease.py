@@ -6,7 +6,7 @@ from enum import StrEnum
 from gpulease.domain.cache_spec import CacheSpec
 from gpulease.domain.model import Instant, Model
 from gpulease.domain.offer import Offer
-from gpulease.domain.policy import LeasePolicy
+from gpulease.domain.policy import Capacity, LeasePolicy
 from gpulease.domain.spec import LeaseSpec
 
 
@@ -28,7 +28,8 @@ NEXT_STATES: dict[LeaseState, frozenset[LeaseState]] = {
     _S.RUNNING: frozenset({_S.PAUSING, _S.RELEASING}),
     _S.PAUSING: frozenset({_S.PAUSED, _S.RUNNING, _S.RELEASING}),
     _S.PAUSED: frozenset({_S.RESUMING, _S.RELEASING}),
-    _S.RESUMING: frozenset({_S.RUNNING, _S.PAUSED, _S.RELEASING}),
+    # Back to pausing: what was started and did not become ready is stopped again.
+    _S.RESUMING: frozenset({_S.RUNNING, _S.PAUSED, _S.PAUSING, _S.RELEASING}),
     _S.RELEASING: frozenset({_S.RELEASED}),
     # A machine that appears after its lease was closed opens the lease again: `released` while billed must not be.
     _S.RELEASED: frozenset({_S.RELEASING}),
@@ -60,6 +61,8 @@ class Reason(StrEnum):
     """Its agent has been silent for longer than its limit."""
     WINDOW = "window"
     """Of pauses: a window of the policy keeps it off."""
+    STOPPED = "stopped"
+    """Of pauses: its machine was shut down from inside, or stopped at the provider."""
     CACHE_BUSY = "cache_busy"
     CACHE_FAILED = "cache_failed"
     """The cache could not be attached in time."""
@@ -148,6 +151,9 @@ class PauseProgress(Model):
     next_try_at: Instant | None = None
     last_error: str = ""
     alarmed_at: Instant | None = None
+    resume_failed: Reason | None = None
+    """Why the last resume came to nothing; None = there was none."""
+    resume_failed_at: Instant | None = None
 
 
 class ResumeMode(StrEnum):
@@ -162,6 +168,7 @@ class ResumeProgress(Model):
     requested_at: Instant
     give_up_at: Instant
     """Until when a start that is refused for lack of capacity is tried again."""
+    on_no_capacity: Capacity = Capacity.WAIT
     tries: int = 0
     last_asked_at: Instant | None = None
     next_try_at: Instant | None = None
@@ -268,6 +275,8 @@ class Lease(Model):
     """Of a cache's record: what it is."""
     used_at: Instant | None = None
     """Of a cache: when a machine last used it."""
+    expiry_warned_at: Instant | None = None
+    """Of a cache: when its owner was told that it will end unused."""
 
     @property
     def rules(self) -> LeasePolicy:
@@ -276,8 +285,8 @@ class Lease(Model):
 
     @property
     def attempt(self) -> Attempt | None:
-        """The current attempt, or None."""
-        return self.attempts[-1] if self.attempts and self.attempts[-1].open else None
+        """The current attempt, or None. Mostly the last; the one of a stopped machine may have vain tries after it."""
+        return next((attempt for attempt in reversed(self.attempts) if attempt.open), None)
 
 
 def execution_name(lease_id: str, machine: str, epoch: int, suffix: str = "") -> str:

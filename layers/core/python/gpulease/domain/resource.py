@@ -102,6 +102,8 @@ class Resource(Model):
     """Of volumes."""
     absences: int = 0
     """While held: times in a row that it was read as absent."""
+    stopped_at: Instant | None = None
+    """Of machines: since when it is known to be stopped; None = it runs, as far as is known."""
     release: ReleaseProgress | None = None
 
 

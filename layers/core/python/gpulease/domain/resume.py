@@ -1,0 +1,246 @@
+"""Resuming: the stopped machine again, or a new one, and what follows when neither can be had. Pure functions.
+
+A record and the time go in, the Change to commit comes out. Invariants (law 12): a machine that once ran is given back
+only where its owner asked for a new one instead, and only when that one runs; a resume that comes to nothing ends
+`paused`, by way of stopping what it may have started.
+"""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from gpulease.domain.event import Fact
+from gpulease.domain.lease import (
+    Attempt,
+    Lease,
+    LeaseState,
+    PauseMode,
+    PauseProgress,
+    Reason,
+    ResumeMode,
+    ResumeProgress,
+)
+from gpulease.domain.pause import RELEASE_NOTICE, RESUME_NOTICE, change, pausing, resting, seen_started, without
+from gpulease.domain.policy import Capacity
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved, to_release
+
+START_PATIENCE = timedelta(minutes=2)
+"""How long a start that is refused for lack of capacity is tried again, unless its owner gives more."""
+START_AGAIN_AFTER = timedelta(seconds=30)
+
+
+def request_resume(
+    record: LeaseRecord,
+    *,
+    now: datetime,
+    detail: str = "",
+    on_no_capacity: Capacity | None = None,
+    patience: timedelta = START_PATIENCE,
+) -> Change:
+    """Paused → resuming, with the stopped machine or with a new one. Raises ValueError in other states."""
+    lease = record.lease
+    if lease.state is not LeaseState.PAUSED:
+        raise ValueError(f"lease {lease.id} is {lease.state}")
+    mode = ResumeMode.START if kept_machine(record) is not None else ResumeMode.NEW
+    progress = ResumeProgress(
+        mode=mode,
+        requested_at=now,
+        give_up_at=now + patience,
+        on_no_capacity=on_no_capacity or lease.rules.on_no_capacity,
+        attempts_before=len(lease.attempts),
+    )
+    notices = without(without(lease.notices, RESUME_NOTICE), RELEASE_NOTICE)
+    resuming = moved(
+        lease,
+        LeaseState.RESUMING,
+        now,
+        epoch=lease.epoch + 1,
+        restarts=0,
+        resume=progress,
+        notices=notices,
+        waiting_for="its machine to start" if mode is ResumeMode.START else "its first offer",
+        next_check_at=now + CHECK_WORKFLOW_EVERY,
+    )
+    text = f"resuming {lease.name}" + (f" ({detail})" if detail else "")
+    told = event(lease.id, now, "resume_requested", text[:600], mode=mode.value)
+    return change(resuming, lease.epoch, (told,))
+
+
+def kept_machine(record: LeaseRecord) -> Resource | None:
+    """The machine that a pause has stopped; None = it was given back."""
+    held = [m for m in record.of_kind(ResourceKind.INSTANCE) if m.state is ResourceState.HELD]
+    current = record.lease.attempt
+    of_attempt = [m for m in held if current is not None and m.attempt == current.number]
+    return next(iter(of_attempt or held), None)
+
+
+def asked_to_start(record: LeaseRecord, now: datetime) -> Change:
+    """Written before each start call, so that twins of a step send one, and at most one goes out in 30 s."""
+    lease, progress = record.lease, _resume(record)
+    asked = progress.model_copy(
+        update={"tries": progress.tries + 1, "last_asked_at": now, "next_try_at": now + START_AGAIN_AFTER}
+    )
+    return change(lease.model_copy(update={"resume": asked, "updated_at": now}), lease.epoch)
+
+
+def started(
+    record: LeaseRecord, machine: Resource, now: datetime, *, words: str, price: Decimal, time_to_boot: timedelta
+) -> Change:
+    """The start was accepted, or is seen: its time to become ready begins, and so does its full price."""
+    lease, progress = record.lease, _resume(record)
+    since = progress.last_asked_at or now
+    attempts = tuple(
+        a.model_copy(update={"resumed_at": since, "ready_deadline": now + time_to_boot, "network_deadline": None})
+        if a.number == machine.attempt
+        else a
+        for a in lease.attempts
+    )
+    changed = lease.model_copy(
+        update={
+            "attempts": attempts,
+            "resume": progress.model_copy(update={"started_at": now, "last_error": ""}),
+            "waiting_for": "the machine to become ready",
+            "updated_at": now,
+        }
+    )
+    told = event(lease.id, now, "instance_starting", f"{machine.kind} {machine.provider_id} starts again")
+    return change(changed, lease.epoch, (told,), (seen_started(machine, since, words, price),))
+
+
+def new_machine(record: LeaseRecord, now: datetime, reason: Reason, why: str) -> Change:
+    """Its owner wants a fresh machine where the stopped one cannot be started; that one is kept until the new one
+    runs. A decision of its own: what was started for the old way is fenced off."""
+    lease, progress = record.lease, _resume(record)
+    attempts = tuple(
+        a.model_copy(update={"ended_at": now, "reason": reason, "detail": why[:500]}) if a.open else a
+        for a in lease.attempts
+    )
+    changed = lease.model_copy(
+        update={
+            "attempts": attempts,
+            "epoch": lease.epoch + 1,
+            "restarts": 0,
+            "resume": progress.model_copy(
+                update={"mode": ResumeMode.NEW, "attempts_before": len(attempts), "last_error": why[:300]}
+            ),
+            "waiting_for": "its first offer",
+            "updated_at": now,
+            "next_check_at": now + CHECK_WORKFLOW_EVERY,
+        }
+    )
+    text = f"{reason}: a new machine is looked for; the stopped one is kept until that runs ({why})"
+    told = event(lease.id, now, "machine_replaced", text[:600], "warning", reason=reason.value)
+    return change(changed, lease.epoch, (told,))
+
+
+def back_to_paused(record: LeaseRecord, now: datetime, reason: Reason, why: str) -> Change:
+    """Resuming → paused with a notice (law 12). What a new machine's tries have left is given back; the old one stays.
+
+    Raises ValueError where a machine of it runs: that one has to be stopped (`stopped_again`).
+    """
+    lease, resume = record.lease, _resume(record)
+    kept = kept_before(record)
+    if kept is not None and kept.stopped_at is None:
+        raise ValueError(f"lease {lease.id}: {kept.id} is not stopped")
+    attempts = tuple(_after_failed_resume(a, kept, resume, now, reason) for a in lease.attempts)
+    left = tuple(
+        m for r in record.resources if r.attempt > resume.attempts_before and (m := to_release(r, now)) is not r
+    )
+    pause = lease.pause or PauseProgress(mode=PauseMode.KEEP_CACHE, reason=reason, requested_at=now)
+    noted = lease.model_copy(
+        update={
+            "attempts": attempts,
+            "epoch": lease.epoch + 1,
+            "pause": pause.model_copy(update={"resume_failed": reason, "resume_failed_at": now}),
+            "notices": (*without(lease.notices, RESUME_NOTICE), f"{RESUME_NOTICE}: {reason} ({why})"[:500]),
+        }
+    )
+    done = resting(LeaseRecord(noted, record.resources), now, since=lease.paused_at)
+    if left:
+        done = done.model_copy(update={"next_check_at": now + CHECK_WORKFLOW_EVERY})
+    text = f"{lease.name} stays paused: {reason} ({why}); nothing of it was deleted"
+    facts: dict[str, Fact] = {"reason": reason.value}
+    told = event(lease.id, now, "resume_failed", text[:600], "warning", **facts)
+    return change(done, lease.epoch, (told,), left)
+
+
+def kept_before(record: LeaseRecord) -> Resource | None:
+    """The machine from before the resume, kept while a new one is tried; None = the pause had given it back."""
+    before = _resume(record).attempts_before
+    held = (m for m in record.of_kind(ResourceKind.INSTANCE) if m.state is ResourceState.HELD)
+    return next((m for m in held if m.attempt <= before), None)
+
+
+def _after_failed_resume(
+    attempt: Attempt, kept: Resource | None, resume: ResumeProgress, now: datetime, reason: Reason
+) -> Attempt:
+    if kept is not None and attempt.number == kept.attempt:
+        # Open again: it is the one that the next resume starts.
+        return attempt.model_copy(update={"ended_at": None, "reason": None, "detail": ""})
+    if attempt.open and attempt.number > resume.attempts_before:
+        return attempt.model_copy(update={"ended_at": now, "reason": attempt.reason or reason})
+    return attempt
+
+
+def stopped_again(record: LeaseRecord, now: datetime, reason: Reason, why: str) -> Change:
+    """Resuming → pausing: the machine was started and did not become ready. It is stopped, never deleted (law 12)."""
+    resume = _resume(record)
+    kept = kept_before(record)
+    attempts = tuple(_after_failed_resume(a, kept, resume, now, reason) for a in record.lease.attempts)
+    noted = record.lease.model_copy(update={"attempts": attempts})
+    stopping = pausing(LeaseRecord(noted, record.resources), now, PauseMode.STOP, reason, why, None)
+    if stopping.lease is None or stopping.lease.pause is None:
+        raise ValueError("a pause without its progress")
+    notice = f"{RESUME_NOTICE}: {reason} ({why}); it is stopped again, nothing was deleted"[:500]
+    lease = stopping.lease.model_copy(
+        update={
+            "notices": (*stopping.lease.notices, notice),
+            "pause": stopping.lease.pause.model_copy(update={"resume_failed": reason, "resume_failed_at": now}),
+        }
+    )
+    told = event(lease.id, now, "resume_failed", notice[:600], "warning", reason=reason.value)
+    return Change(lease.id, lease, stopping.resources, (told, *stopping.events), stopping.epoch)
+
+
+def given_up_resuming(record: LeaseRecord, now: datetime, reason: Reason, why: str) -> Change:
+    """What ends a resume that came to nothing: paused, or stopped again first where the machine may run."""
+    kept = kept_before(record)
+    if kept is not None and kept.stopped_at is None:
+        return stopped_again(record, now, reason, why)
+    return back_to_paused(record, now, reason, why)
+
+
+def now_running(record: LeaseRecord, now: datetime, text: str, next_check_at: datetime | None) -> Change:
+    """Provisioning or resuming → running. A machine that was kept while a new one was made is given back now."""
+    lease = record.lease
+    running = moved(
+        lease,
+        LeaseState.RUNNING,
+        now,
+        running_at=lease.running_at or now,
+        ready_at=now,
+        pause=None,
+        resume=None,
+        paused_at=None,
+        waiting_for="",
+        next_check_at=next_check_at,
+    )
+    replaced: tuple[Resource, ...] = ()
+    if lease.resume is not None and lease.resume.mode is ResumeMode.NEW:
+        before = lease.resume.attempts_before
+        replaced = tuple(m for r in record.resources if r.attempt <= before and (m := to_release(r, now)) is not r)
+    if replaced:
+        running = running.model_copy(update={"next_check_at": now + CHECK_WORKFLOW_EVERY})
+    return change(running, lease.epoch, (event(lease.id, now, "running", text),), replaced)
+
+
+def counted_attempts(lease: Lease) -> tuple[Attempt, ...]:
+    """The attempts that count for a lease's limits: those of this resume, or all."""
+    return tuple(a for a in lease.attempts if lease.resume is None or a.number > lease.resume.attempts_before)
+
+
+def _resume(record: LeaseRecord) -> ResumeProgress:
+    if record.lease.resume is None:
+        raise ValueError(f"lease {record.lease.id} is not being resumed")
+    return record.lease.resume
