@@ -14,8 +14,10 @@ from gpulease_sim.vultr.api import ApiError, Call, NotFound
 from gpulease_sim.vultr.book import Book, Entry
 from gpulease_sim.vultr.catalog import Plan
 from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.vultr.guest_events import GuestEvents
 from gpulease_sim.vultr.machines import NEVER, Machine
 from gpulease_sim.vultr.settings import Settings
+from gpulease_sim.vultr.storage import Block, BlockSnapshot, FileSystem
 
 MAX_TAGS = 99
 OWNER_EMAIL = "owner@example.com"
@@ -134,15 +136,46 @@ class Job:
     done_at: float
 
 
-Stored = Machine | Vpc | SshKey | StartupScript | FirewallGroup | ReservedIp | Snapshot | Job
+Stored = (
+    Machine
+    | Vpc
+    | SshKey
+    | StartupScript
+    | FirewallGroup
+    | ReservedIp
+    | Snapshot
+    | Job
+    | Block
+    | BlockSnapshot
+    | FileSystem
+)
+
+
+TABLES = (
+    "machines",
+    "vpcs",
+    "ssh_keys",
+    "startup_scripts",
+    "firewall_groups",
+    "reserved_ips",
+    "snapshots",
+    "jobs",
+    "blocks",
+    "block_snapshots",
+    "file_systems",
+)
 
 
 class Account:
     """All state behind the API; not thread-safe by itself."""
 
-    def __init__(self, clock: Callable[[], float], seed: int, settings: Settings) -> None:
+    def __init__(
+        self, clock: Callable[[], float], seed: int, settings: Settings, guests: GuestEvents | None = None
+    ) -> None:
         self.seed = seed
+        self.guests = guests or GuestEvents()
         self.settings = settings
+        self.now = clock
         self.book = Book(clock)
         self.sequence = 0
         self.machine_count = 0
@@ -154,25 +187,14 @@ class Account:
         self.reserved_ips: dict[str, ReservedIp] = {}
         self.snapshots: dict[str, Snapshot] = {}
         self.jobs: dict[str, Job] = {}
+        self.blocks: dict[str, Block] = {}
+        self.block_snapshots: dict[str, BlockSnapshot] = {}
+        self.file_systems: dict[str, FileSystem] = {}
         self.touched: dict[tuple[str, str], None] = {}
         """Kind and id of what changed since the last write to the state file, in order."""
         self.by_address: dict[str, str] = {}
         self._ending: list[tuple[float, str]] = []
-        self._tables: dict[str, dict[str, Stored]] = {
-            name: getattr(self, name)
-            for name in (
-                [
-                    "machines",
-                    "vpcs",
-                    "ssh_keys",
-                    "startup_scripts",
-                    "firewall_groups",
-                    "reserved_ips",
-                    "snapshots",
-                    "jobs",
-                ]
-            )
-        }
+        self._tables: dict[str, dict[str, Stored]] = {name: getattr(self, name) for name in TABLES}
 
     # Bookkeeping
 
@@ -204,7 +226,10 @@ class Account:
         self.touch("book", object_id)
 
     def settle(self, now: float) -> None:
-        """Forget machines whose last trace is gone."""
+        """Forget machines and blocks whose last trace is gone."""
+        for block_id in [each.id for each in self.blocks.values() if each.gone_at <= now]:
+            del self.blocks[block_id]
+            self.touch("blocks", block_id)
         while self._ending and self._ending[0][0] <= now:
             _, machine_id = heapq.heappop(self._ending)
             machine = self.machines.pop(machine_id, None)
@@ -229,12 +254,28 @@ class Account:
         self.touch("machines", machine.id)
         self.touch("book", machine.id)
         self.watch_end(machine)
+        self.guests.plan(machine, self.now())
+        for block in self.blocks.values():
+            if machine.gone_at != NEVER and block.machine_ends(machine.id, machine.gone_at):
+                self.block_changed(block)
+
+    def block_changed(self, block: Block) -> None:
+        """A block's future was written anew."""
+        self.touch("blocks", block.id)
+        self.guests.plan_block(block, self.now())
 
     def watch_end(self, machine: Machine) -> None:
         """Remember when a machine that is about to end can be forgotten."""
         if machine.gone_at != NEVER:
             last = max(machine.delisted_at, machine.counted_until, machine.vpc_held_until)
             heapq.heappush(self._ending, (max(last, machine.gone_at + HELD_AFTER_GONE_SECONDS), machine.id))
+
+    def tell_guests_of_all(self) -> None:
+        """The account was read from a file: whoever hosts guests hears of every machine anew."""
+        for machine in self.machines.values():
+            self.guests.plan(machine, self.now())
+        for block in self.blocks.values():
+            self.guests.plan_block(block, self.now())
 
     def machine(self, call: Call, machine_id: str, metal: bool) -> Machine:
         """The machine a call by id means; raises NotFound where the provider would not find it (yet, or any more)."""
@@ -251,8 +292,7 @@ class Account:
 
     def plan(self, machine: Machine, now: float) -> Plan:
         """The plan a machine is on, after an upgrade the new one."""
-        change = machine.plan_change
-        return catalog.PLANS[change[1] if change is not None and change[0] <= now else machine.plan]
+        return catalog.PLANS[machine.plan_at(now)]
 
     def check_room(self, plan: Plan, region: str, now: float, luck: Draws) -> None:
         """Refuse a create for which the account or the region has no room."""

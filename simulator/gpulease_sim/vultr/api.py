@@ -61,8 +61,8 @@ class ApiError(Exception):
 class NotFound(ApiError):
     """A missing object; status and text depend on the settings."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(404, key)
+    def __init__(self, key: str, status: int = 404) -> None:
+        super().__init__(status, key)
 
 
 @dataclass(slots=True)

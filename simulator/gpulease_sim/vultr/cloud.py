@@ -12,12 +12,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from gpulease_sim.vultr import account_routes, catalog_routes, machine_routes, network_routes, object_routes
-from gpulease_sim.vultr.account import OWNER_EMAIL, Account
+from gpulease_sim.guests import GuestHost
+from gpulease_sim.vultr import (
+    account_routes,
+    block_routes,
+    catalog_routes,
+    machine_routes,
+    network_routes,
+    object_routes,
+    vfs_routes,
+)
+from gpulease_sim.vultr.account import OWNER_EMAIL, TABLES, Account
 from gpulease_sim.vultr.api import ApiError, Call, ConnectionCut, NotFound, Reply, Routes, SimResponse
 from gpulease_sim.vultr.book import Book, BookObject
 from gpulease_sim.vultr.draws import Draws
 from gpulease_sim.vultr.faults import Asked, Fault, FaultPlan
+from gpulease_sim.vultr.guest_events import GuestEvents
 from gpulease_sim.vultr.limits import RateLimit
 from gpulease_sim.vultr.machines import Machine
 from gpulease_sim.vultr.settings import Settings
@@ -42,8 +52,13 @@ _HEADERS = {
 
 def _routes() -> Routes:
     routes = Routes()
-    for module in (machine_routes, network_routes, object_routes, account_routes, catalog_routes):
-        module.add_routes(routes)
+    machine_routes.add_routes(routes)
+    network_routes.add_routes(routes)
+    object_routes.add_routes(routes)
+    block_routes.add_routes(routes)
+    vfs_routes.add_routes(routes)
+    account_routes.add_routes(routes)
+    catalog_routes.add_routes(routes)
     return routes
 
 
@@ -69,8 +84,10 @@ class VultrCloud:
         seed: int = 0,
         settings: Settings | None = None,
         state: "StateFile | None" = None,
+        guests: GuestHost | None = None,
     ) -> None:
         self.clock = clock
+        self._guests = guests
         self._seed = seed
         self._state = state
         self._initial = settings or Settings()
@@ -91,13 +108,16 @@ class VultrCloud:
         """
         with self._lock:
             self._resets += 1
+            self.account.guests.tell(self.clock())
+            self.account.guests.end_all(self.clock())
             self._start(settings or self._initial)
             if self._state is not None:
                 self._state.clear()
                 self._state.write_settings(self.settings)
 
     def _start(self, settings: Settings) -> None:
-        self.account = Account(self.clock, self._seed + self._resets * _RESET_STEP, settings)
+        seed = self._seed + self._resets * _RESET_STEP
+        self.account = Account(self.clock, seed, settings, GuestEvents(self._guests))
         self.faults = FaultPlan(self._seed)
         self._limit = RateLimit()
         self._suspended: set[str] = set()
@@ -150,6 +170,7 @@ class VultrCloud:
         with self._lock:
             self.calls_total += 1
             now = self.clock()
+            self.account.guests.tell(now)
             if path.startswith("/v2/"):
                 path = path[3:]
             try:
@@ -166,10 +187,24 @@ class VultrCloud:
         """A machine's inner state, for tests; KeyError where it does not exist (any more)."""
         return self.account.machines[machine_id]
 
-    def remove_by_hand(self, machine_id: str) -> None:
-        """The owner deletes a machine in the provider's console: gone at once."""
+    def tell_guests(self) -> None:
+        """Let the `GuestHost` know all that happened until now; every call to the API does it as well."""
         with self._lock:
-            machine = self.account.machines[machine_id]
+            self.account.guests.tell(self.clock())
+
+    def next_guest_event(self) -> float | None:
+        """When there will be something to tell the `GuestHost` next, as things are now."""
+        with self._lock:
+            return self.account.guests.next_at()
+
+    def remove_by_hand(self, object_id: str) -> None:
+        """The owner deletes a machine or a block in the provider's console: gone at once."""
+        with self._lock:
+            if object_id in self.account.blocks:
+                block_routes.remove(self.account, self.account.blocks[object_id], self.clock(), self.clock())
+                self._keep()
+                return
+            machine = self.account.machines[object_id]
             machine.end(self.clock())
             self.account.machine_changed(machine)
             self._keep()
@@ -274,15 +309,7 @@ class VultrCloud:
     def _uncreate(self, object_id: str) -> None:
         account = self.account
         account.book.remove(object_id)
-        for name in (
-            "machines",
-            "vpcs",
-            "ssh_keys",
-            "startup_scripts",
-            "firewall_groups",
-            "reserved_ips",
-            "snapshots",
-        ):
+        for name in TABLES:
             if account.table(name).pop(object_id, None) is not None:
                 account.touch(name, object_id)
         account.touch("book", object_id)
@@ -320,10 +347,10 @@ class VultrCloud:
         if "region" in call.query:
             return call.query["region"]
         if len(parts) > 1:
-            for table in (self.account.machines, self.account.vpcs, self.account.reserved_ips):
+            for table in map(self.account.table, ("machines", "vpcs", "reserved_ips", "blocks", "file_systems")):
                 found = table.get(parts[1])
                 if found is not None:
-                    return found.region
+                    return str(getattr(found, "region", ""))
         if call.body:
             try:
                 return str(call.json().get("region", ""))

@@ -39,7 +39,8 @@ def loaded(kind: type[T], text: str) -> T:
 def changed_settings(settings: Settings, change: Mapping[str, Any]) -> Settings:
     """`settings` with other values; raises ValueError for what is unknown or of the wrong type.
 
-    `vm` and `metal` may name some fields of `Behaviour` only; `boot_seconds` sets the boot time of every machine.
+    `vm`, `metal` and `block` may name some fields of their behaviour only; `boot_seconds` sets the boot time of every
+    machine.
     """
     values: dict[str, Any] = {}
     for name, value in change.items():
@@ -47,8 +48,8 @@ def changed_settings(settings: Settings, change: Mapping[str, Any]) -> Settings:
             continue
         if name not in _SETTING_TYPES:
             raise ValueError(f"no such setting: {name}")
-        if name in ("vm", "metal"):
-            values[name] = _checked(type(settings.vm), dataclasses.asdict(changed(getattr(settings, name), value)))
+        if name in ("vm", "metal", "block"):
+            values[name] = _checked(_SETTING_TYPES[name], dataclasses.asdict(changed(getattr(settings, name), value)))
         else:
             values[name] = _checked(_SETTING_TYPES[name], value)
     for rule in values.get("rules", ()):

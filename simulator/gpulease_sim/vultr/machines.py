@@ -137,6 +137,10 @@ class Machine:
             current = each
         return current
 
+    def plan_at(self, now: float) -> str:
+        """Id of the plan it is on, after an upgrade of the new one."""
+        return self.plan_change[1] if self.plan_change is not None and self.plan_change[0] <= now else self.plan
+
     def active_at(self) -> float:
         """First moment a read by id shows `status: active`; infinite where that never comes."""
         for each in self.timeline:

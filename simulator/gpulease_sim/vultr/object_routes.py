@@ -5,12 +5,11 @@ import binascii
 from decimal import Decimal
 from typing import TypeVar
 
-from gpulease_sim.vultr import catalog
 from gpulease_sim.vultr.account import Account, ReservedIp, Snapshot, SshKey, StartupScript
 from gpulease_sim.vultr.api import ApiError, Call, Json, NotFound, Reply, Routes, page, text_field, timestamp
-from gpulease_sim.vultr.book import Entry
+from gpulease_sim.vultr.catalog import VM_CAP_HOURS
+from gpulease_sim.vultr.charges import charge
 from gpulease_sim.vultr.create import region_of
-from gpulease_sim.vultr.machines import NEVER
 
 SSH_KEY_NAME_LENGTH = 128
 """Longer names are cut without an error."""
@@ -208,30 +207,10 @@ def _create_ip(account: Account, call: Call, ids: list[str]) -> Reply:
     account.reserved_ips[ip.id] = ip
     account.touch("reserved_ips", ip.id)
     call.created.append(ip.id)
-    _charge(account, call, "reserved_ip", ip.id, ip.label, region, RESERVED_IP_MONTHLY_USD)
+    charge(account, call, "reserved_ip", ip.id, ip.label, region, RESERVED_IP_MONTHLY_USD, VM_CAP_HOURS)
     if instance_id := text_field(body, "instance_id"):
         _attach_to(account, call, ip, instance_id)
     return Reply(201, {"reserved_ip": _ip_wire(account, ip, call.now)})
-
-
-def _charge(
-    account: Account, call: Call, kind: str, object_id: str, label: str, region: str, monthly_usd: Decimal
-) -> None:
-    hourly = monthly_usd / catalog.VM_CAP_HOURS
-    account.add_entry(
-        Entry(
-            kind=kind,
-            id=object_id,
-            label=label,
-            region=region,
-            plan=None,
-            tags=(),
-            created=call.now,
-            active_from=call.now,
-            destroyed_from=NEVER,
-            rates=[(call.now, hourly, monthly_usd)],
-        )
-    )
 
 
 def _attach_to(account: Account, call: Call, ip: ReservedIp, instance_id: str) -> None:
@@ -323,7 +302,7 @@ def _create_snapshot(account: Account, call: Call, ids: list[str]) -> Reply:
     account.touch("snapshots", snapshot.id)
     call.created.append(snapshot.id)
     price = SNAPSHOT_GB_MONTHLY_USD * size_gb
-    _charge(account, call, "snapshot", snapshot.id, snapshot.description, "", price)
+    charge(account, call, "snapshot", snapshot.id, snapshot.description, "", price, VM_CAP_HOURS)
     return Reply(201, {"snapshot": _snapshot_wire(snapshot, call.now)})
 
 

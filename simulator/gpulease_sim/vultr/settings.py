@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gpulease_sim.vultr.draws import Range
 
@@ -80,6 +80,35 @@ class Behaviour:
     detach_seconds: Range = (0, 60)
     """From an accepted detach until it shows; `inf`: never."""
 
+    missing_gpus: int = 0
+    """How many GPUs of the plan its operating system does not see."""
+
+
+@dataclass(frozen=True)
+class BlockBehaviour:
+    """How one block of storage behaves; drawn from when it is created, and anew for each attach."""
+
+    active_seconds: Range = (1, 15)
+    list_lag_seconds: Range = (0, 2)
+    """From create until lists show the block."""
+    attach_seconds: Range = (1, 15)
+    """From an accepted attach until `attached_to_instance` shows it; `inf`: never."""
+    attach_lost_probability: float = 0
+    """Of an attach being accepted and forgotten."""
+    detach_seconds: Range = (1, 15)
+    """From an accepted detach until the block is free."""
+    detach_failures: Range = (0, 0)
+    """How many detach calls are refused before one works (a count; `inf`: all, until the machine is gone)."""
+    stuck_detach_probability: float = 0
+    stuck_detach_failures: Range = (20, 60)
+    """Used instead of `detach_failures` with that probability, drawn per attachment."""
+    auto_detach_seconds: Range = (2, 30)
+    """From the end of the machine until its block is free."""
+    never_detaches_probability: float = 0
+    """Of a block still naming its machine for ever after that is gone; a detach call helps."""
+    delete_seconds: Range = (0, 3)
+    """From an accepted delete until the block is gone; it is billed until then."""
+
 
 VM = Behaviour()
 METAL = Behaviour(
@@ -133,6 +162,7 @@ class Settings:
 
     vm: Behaviour = VM
     metal: Behaviour = METAL
+    block: BlockBehaviour = BlockBehaviour()
     rules: tuple[MachineRule, ...] = ()
     owner_email: str = "owner@example.com"
     """Whose account it is."""
@@ -181,16 +211,31 @@ class Settings:
     """Which plans refuse VPCs; that `vbm-4c-32gb` does is reported, the GH200 machine is this simulator's choice."""
     no_vpc_status: int = 500
 
+    block_month_hours: int = 730
+    """After how many hours a month of storage is paid in full. Public for servers only (672, cloud GPU 730)."""
+    blocks_sold_out: frozenset[str] = frozenset()
+    """`region/type` (`high_perf`, `storage_opt`) of which no more blocks are to be had."""
+    block_limit: int | None = None
+    """How many blocks the account may have."""
+    blocks_per_instance: int = 16
+    block_delete_detaches: bool = False
+    """A delete of an attached block works and takes it from its machine. What the real API does is not known."""
+    vfs_active_seconds: Range = (5, 30)
+    vfs_smallest_gb: int = 10
+    vfs_gb_monthly_usd: Decimal = Decimal("0.10")
 
-RANGES = frozenset(each.name for each in dataclasses.fields(Behaviour) if isinstance(each.default, tuple))
+
+B = TypeVar("B", Behaviour, BlockBehaviour)
 
 
-def changed(base: Behaviour, change: Mapping[str, Any]) -> Behaviour:
+def changed(base: B, change: Mapping[str, Any]) -> B:
     """`base` with other values; raises ValueError for a name that does not exist."""
-    names = {each.name for each in dataclasses.fields(Behaviour)}
+    names = {each.name for each in dataclasses.fields(base)}
     if unknown := set(change) - names:
         raise ValueError(f"no such behaviour: {', '.join(sorted(unknown))}")
-    values: dict[str, Any] = {name: _as_range(value) if name in RANGES else value for name, value in change.items()}
+    values: dict[str, Any] = {
+        name: _as_range(value) if isinstance(getattr(base, name), tuple) else value for name, value in change.items()
+    }
     return replace(base, **values)
 
 

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from gpulease_sim.vultr import account as kinds
+from gpulease_sim.vultr import storage
 from gpulease_sim.vultr.account import Account, Stored
 from gpulease_sim.vultr.book import Entry
 from gpulease_sim.vultr.codec import dumped, loaded
@@ -23,6 +24,9 @@ _KINDS: dict[str, type[Stored]] = {
     "reserved_ips": kinds.ReservedIp,
     "snapshots": kinds.Snapshot,
     "jobs": kinds.Job,
+    "blocks": storage.Block,
+    "block_snapshots": storage.BlockSnapshot,
+    "file_systems": storage.FileSystem,
 }
 _SCHEMA = """
 create table if not exists objects (
@@ -92,6 +96,7 @@ class StateFile:
             if isinstance(stored, Machine):
                 account.by_address[stored.address] = stored.id
                 account.watch_end(stored)
+        account.tell_guests_of_all()
 
     def _write(self, account: Account, kind: str, object_id: str) -> None:
         found: Stored | Entry | None

@@ -94,6 +94,39 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Address is taken by a different machine.",
     ),
     "ip_region": ("Reserved IP is not in the same region as the server", "Address lives elsewhere."),  # ?
+    "block": ("Invalid block storage ID", "Disk unknown."),
+    "block_snapshot": ("Invalid block storage snapshot ID", "Disk image unknown."),  # ?
+    "block_type": ("Invalid block_type", "There is no such sort of disk."),  # ?
+    "block_size": ("Invalid size_gb: must be between {low} and {high}", "A disk of this size is not sold."),  # ?
+    "block_region": ("Block storage is not available in this location.", "No such disks here."),  # ?
+    "block_sold_out": ("Block storage is currently not available in this location.", "Disks: try elsewhere."),  # ?
+    "block_limit": ("You have reached the maximum number of block storage subscriptions.", "No more disks."),  # ?
+    "block_pending": ("Block storage subscription is not currently active", "The disk is being made."),  # ?
+    "block_locked": ("Server is currently locked", "Another task holds the machine."),
+    "block_inactive": ("Server is not currently active", "The machine is not ready for disks."),  # ?
+    "block_other_region": ("Block storage must be in the same location as the server", "Disk lives elsewhere."),  # ?
+    "block_metal": ("Invalid instance ID: block storage requires a VPS", "This box takes no disks."),  # ?
+    "block_elsewhere": (
+        "Block storage is already attached to another server",
+        "The disk is in use by a different machine.",
+    ),
+    "block_here": ("Block storage is already attached to this server", "The disk is there already."),  # ?
+    "block_too_many": ("Server has the maximum number of block storage volumes", "No room for another disk."),  # ?
+    "block_detached": ("Block storage volume is not currently attached to a server", "The disk is free."),
+    "block_stuck": ("Unable to detach block storage", "The disk cannot be let go."),
+    "block_in_use": ("Block storage is currently attached to a server", "The disk is in use."),  # ?
+    "vfs": ("Subscription ID Not Found.", "File system unknown."),
+    "vfs_closed": ("Subscription Already Closed", "This was removed before."),
+    "vfs_in_use": (
+        "Can not delete this subscription until it is detatched from all machines",
+        "File system is mounted somewhere.",
+    ),
+    "vfs_attachment": ("Attachment Not Found", "Not mounted there."),
+    "vfs_attached": ("Attachment Already Exists", "Mounted there already."),  # ?
+    "vfs_size": ("Invalid storage size", "A file system of this size is not sold."),  # ?
+    "vfs_region": ("Invalid region.", "No file systems here."),
+    "vfs_target": ("Target is not supported", "This machine mounts no file systems."),  # ?
+    "vfs_pending": ("Subscription is not active", "The file system is being made."),  # ?
     "nothing_to_change": ("Nothing to change", "No difference."),
     "snapshot_fetch": ("Unable to fetch snapshot", "Image could not be loaded."),  # ?
 }
