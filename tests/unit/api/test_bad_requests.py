@@ -257,8 +257,8 @@ def test_an_id_of_the_wrong_form_is_not_found_without_asking_the_ledger(
     [
         ("PUT", "/v1/leases", "GET, POST"),
         ("DELETE", "/v1/leases", "GET, POST"),
-        ("POST", "/v1/leases/l-aaaaaaaaaaaa", "DELETE, GET"),
-        ("PATCH", "/v1/leases/l-aaaaaaaaaaaa", "DELETE, GET"),
+        ("POST", "/v1/leases/l-aaaaaaaaaaaa", "DELETE, GET, PATCH"),
+        ("PUT", "/v1/leases/l-aaaaaaaaaaaa", "DELETE, GET, PATCH"),
         ("POST", "/v1/offers", "GET"),
         ("HEAD", "/v1/health", "GET"),
     ],

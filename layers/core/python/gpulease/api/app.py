@@ -24,12 +24,22 @@ from gpulease.api.routes_doctor import SweepNow, doctor_router
 from gpulease.api.routes_leases import leases_router
 from gpulease.api.routes_meta import meta_router
 from gpulease.api.routes_offers import offers_router
+from gpulease.api.routes_policy import policy_router
 from gpulease.api.schemas import LeaseRequest
 from gpulease.errors import InputInvalid, LedgerUnavailable
 from gpulease.ports import Deps
 
 MAX_ERRORS = 50
 MAX_TRACE_LINES = 12
+
+WITH_A_BODY = frozenset(
+    {
+        ("POST", "/v1/leases"),
+        ("PATCH", "/v1/leases/*"),
+        ("POST", "/v1/leases/*/keep"),
+    }
+)
+"""Routes whose body is checked and made plain before anything else looks at it."""
 
 _one_at_a_time = threading.RLock()
 """Powertools keeps the current event on a class shared by all apps of the process: two requests at once would see each
@@ -65,7 +75,7 @@ class Api(APIGatewayHttpResolver):
         path = request.path
         if path.startswith("/v1/") and path not in PUBLIC_PATHS:
             caller_of(event, self.deps.policy.admins)
-        if request.http_method == "POST" and path == "/v1/leases":
+        if (request.http_method, _shape(path)) in WITH_A_BODY:
             # Powertools takes a type in capitals for another one.
             headers = {**event["headers"], "content-type": "application/json"}
             return {**event, "headers": headers, "body": checked_body(event), "isBase64Encoded": False}
@@ -100,6 +110,7 @@ def create_app(deps: Deps, sweep: SweepNow | None = None) -> APIGatewayHttpResol
     """The API over these dependencies. Uses none of them before the first request. `sweep`: what `/v1/sweep` does."""
     app, catalogue, document = Api(deps), CatalogueReader(deps), Document()
     app.include_router(leases_router(deps, catalogue))
+    app.include_router(policy_router(deps))
     app.include_router(offers_router(deps, catalogue))
     app.include_router(doctor_router(deps, sweep))
     app.include_router(meta_router(deps, catalogue, document))
@@ -145,6 +156,12 @@ def _handle_errors(app: Api) -> None:
     app.exception_handler(InputInvalid)(bad_input)
     app.exception_handler(LedgerUnavailable)(no_ledger)
     app.exception_handler(Exception)(anything_else)
+
+
+def _shape(path: str) -> str:
+    """The path with `*` for the id of a lease."""
+    parts = path.split("/")
+    return "/".join([*parts[:3], "*", *parts[4:]]) if parts[1:3] == ["v1", "leases"] and len(parts) > 3 else path
 
 
 def _as_answer(problem: Problem) -> dict[str, Any]:

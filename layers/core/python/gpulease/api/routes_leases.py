@@ -1,33 +1,29 @@
 """Routes under /v1/leases. Thin: who asks, what is meant, one call, one view."""
 
-import re
 from http import HTTPStatus
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Router
-from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 
 from gpulease.api.accept import accept, dry_run
-from gpulease.api.caller import Caller, caller_of
+from gpulease.api.access import Access, LeaseId
 from gpulease.api.catalogue import CatalogueReader
 from gpulease.api.give_back import give_back
 from gpulease.api.openapi import answers
-from gpulease.api.problems import FieldError, Problem, invalid, not_found
+from gpulease.api.problems import FieldError, Problem, invalid
 from gpulease.api.query import only, separated
 from gpulease.api.schemas import DryRun, EventPage, LeasePage, LeaseRequest, LeaseView
-from gpulease.api.shared_networks import shared_networks
-from gpulease.api.views import event_view, lease_summary, lease_view
+from gpulease.api.views import event_view, lease_summary
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState
 from gpulease.domain.record import LeaseRecord
-from gpulease.errors import InputInvalid, LeaseNotFound
+from gpulease.errors import InputInvalid
 from gpulease.ports import Deps, Page
 
 MAX_PAGES_FOR_A_NAME = 10
 """Pages read for one request with a name filter, which the ledger does not know; then the cursor is handed out."""
-LEASE_ID = re.compile(r"l-[a-z2-7]{12}")
 
-LeaseId = Annotated[str, Path(description="Such as l-4kq7c2mzx5ab")]
 Cursor = Annotated[str | None, Query(max_length=2048, description="From the page before; opaque")]
 
 
@@ -35,23 +31,8 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
     """The lease routes over these dependencies."""
     router = Router()
 
-    def caller() -> Caller:
-        return caller_of(router.current_event.raw_event, deps.policy.admins)
-
-    def owned(lease_id: str) -> LeaseRecord:
-        """The record, if the caller may see it; else a 404 that does not tell which of the two it was."""
-        if not LEASE_ID.fullmatch(lease_id):
-            raise not_found(lease_id)
-        try:
-            record = deps.ledger.load(lease_id)
-        except LeaseNotFound:
-            raise not_found(lease_id) from None
-        if not caller().may_see(record.lease.owner):
-            raise not_found(lease_id)
-        return record
-
-    def view(record: LeaseRecord) -> LeaseView:
-        return lease_view(record, deps.clock.now(), deps.policy.ssh_port, shared_networks(record, deps.ledger))
+    access = Access(deps, router)
+    caller, owned, view = access.caller, access.owned, access.view
 
     @router.post(
         "/v1/leases",

@@ -1,8 +1,11 @@
 """What happens next to a lease and when: the answer to the question asked at 2 a.m."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from gpulease.domain.agent import AgentRecord
+from gpulease.domain.cost import lease_cost
+from gpulease.domain.idle import Action, Verdict, decide
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import ResourceState
@@ -15,15 +18,12 @@ class NextStep:
     """Latest moment at which it happens; None = nothing is planned, or it is under way."""
 
 
-def expires_at(record: LeaseRecord) -> datetime | None:
-    """When the lease's maximum duration ends; None = it has none or is not running yet."""
-    lease = record.lease
-    if lease.running_at is None or lease.spec.max_duration_seconds is None:
-        return None
-    return lease.running_at + timedelta(seconds=lease.spec.max_duration_seconds)
+def planned(record: LeaseRecord, agent: AgentRecord | None, now: datetime) -> Verdict:
+    """What the clock decides about a lease that runs or is paused, and when to ask again."""
+    return decide(record.lease, agent, now, lambda when: lease_cost(record, when))
 
 
-def what_next(record: LeaseRecord, now: datetime) -> NextStep:
+def what_next(record: LeaseRecord, now: datetime, agent: AgentRecord | None = None) -> NextStep:
     lease = record.lease
     if lease.state is LeaseState.RELEASED:
         return NextStep("nothing: everything is proven gone")
@@ -33,11 +33,16 @@ def what_next(record: LeaseRecord, now: datetime) -> NextStep:
             return NextStep("the lease is closed")
         names = ", ".join(f"{r.kind} at {r.provider}/{r.region}" for r in open_)
         return NextStep(f"released once it is proven gone: {names}")
-    if lease.state is LeaseState.RUNNING:
-        end = expires_at(record)
-        if end is None:
-            return NextStep("runs until you give it back (no maximum duration)")
-        return NextStep("released: maximum duration", end)
+    if lease.state in (LeaseState.RUNNING, LeaseState.PAUSED):
+        verdict = planned(record, agent, now)
+        if verdict.action is not Action.NONE:
+            return NextStep(f"within a minute: {verdict.action}d ({verdict.reason}): {verdict.detail}", now)
+        if verdict.plan:
+            return NextStep(verdict.plan, verdict.plan_at)
+        if lease.state is LeaseState.PAUSED:
+            return NextStep("stays paused until you resume it or give it back")
+        unmeasured = "" if agent is not None else "; no agent measures whether it is used"
+        return NextStep(f"runs until you give it back (no limit of time or use applies{unmeasured})")
     attempt = lease.attempt
     if attempt is None:
         return NextStep(lease.waiting_for or "the next offer is chosen")

@@ -49,8 +49,8 @@ class Capacity(StrEnum):
 class IdlePolicy(Model):
     """The default is on: a machine that nobody uses stops costing money."""
 
-    enabled: bool = True
-    after_seconds: int = Field(default=30 * MINUTE, ge=60, le=MAX_SECONDS)
+    enabled: bool = Field(default=True, strict=True)
+    after_seconds: int = Field(default=30 * MINUTE, strict=True, ge=60, le=MAX_SECONDS)
     signals: tuple[Signal, ...] = Field(default=tuple(Signal), min_length=1)
     then: Then = Then.PAUSE
 
@@ -58,13 +58,13 @@ class IdlePolicy(Model):
 class UnreachablePolicy(Model):
     """For a machine whose agent has reported once and is silent since. Silence is not idleness (law 10)."""
 
-    enabled: bool = True
-    after_seconds: int = Field(default=20 * MINUTE, ge=120, le=MAX_SECONDS)
+    enabled: bool = Field(default=True, strict=True)
+    after_seconds: int = Field(default=20 * MINUTE, strict=True, ge=120, le=MAX_SECONDS)
     then: Then = Then.PAUSE
 
 
 class PausedPolicy(Model):
-    release_after_seconds: int | None = Field(default=7 * DAY, ge=60, le=MAX_SECONDS)
+    release_after_seconds: int | None = Field(default=7 * DAY, strict=True, ge=60, le=MAX_SECONDS)
     """None = stays paused for ever; what is billed meanwhile is listed."""
 
 
@@ -100,7 +100,7 @@ class LeasePolicy(Model):
     idle: IdlePolicy = IdlePolicy()
     unreachable: UnreachablePolicy = UnreachablePolicy()
     paused: PausedPolicy = PausedPolicy()
-    max_duration_seconds: int | None = Field(default=None, ge=60, le=MAX_SECONDS)
+    max_duration_seconds: int | None = Field(default=None, strict=True, ge=60, le=MAX_SECONDS)
     """From the first `running`, pauses included; then the lease is released with reason `expired`."""
     budget_usd: Usd | None = Field(default=None, gt=Decimal(0), le=Decimal(10_000_000))
     """When the lease has cost so much it is released with reason `budget`; warned at 80 %."""

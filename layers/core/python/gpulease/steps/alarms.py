@@ -1,6 +1,9 @@
 """Alarms that several parts raise: told once in a while and not at every turn. Each has an entry in docs/runbook.md."""
 
+from gpulease.domain.cost import lease_cost, price_per_hour
 from gpulease.domain.event import Fact
+from gpulease.domain.lease import Lease
+from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource
 from gpulease.domain.sweep import ALARM_AGAIN_AFTER
 from gpulease.errors import LeaseConflict, LedgerUnavailable, ProviderAuthFailed
@@ -10,6 +13,9 @@ RELEASE_STUCK = "ReleaseStuck"
 AUTH_FAILED = "ProviderAuthFailed"
 SWEEP_INCOMPLETE = "SweepIncomplete"
 UNOWNED_FOUND = "UnownedResourceFound"
+BUDGET = "BudgetNearlySpent"
+CACHE_EXPIRING = "CacheExpiring"
+CACHE_LOST = "CacheLost"
 
 
 def auth_failed(deps: Deps, account: str, error: ProviderAuthFailed) -> None:
@@ -45,6 +51,36 @@ def release_stuck(deps: Deps, resource: Resource, reason: str, last_error: str) 
         "last_error": last_error,
     }
     deps.notifier.alarm(RELEASE_STUCK, text, facts)
+
+
+def budget_nearly_spent(deps: Deps, record: LeaseRecord) -> None:
+    """Most of a lease's budget is spent; at all of it the lease is given back."""
+    lease, spent = record.lease, lease_cost(record, deps.clock.now())
+    facts: dict[str, Fact] = {
+        "lease_id": lease.id,
+        "name": lease.name,
+        "owner": lease.owner,
+        "spent_usd": f"{spent:.2f}",
+        "budget_usd": str(lease.rules.budget_usd),
+        "usd_per_hour": str(price_per_hour(record, deps.clock.now())),
+    }
+    deps.notifier.alarm(BUDGET, f"${spent:.2f} of ${lease.rules.budget_usd} are spent by {lease.name}", facts)
+
+
+def cache_alarm(deps: Deps, name: str, cache: Lease, text: str, reason: str, volume: Resource | None = None) -> None:
+    """Something about a cache that its owner must know before it costs data. `volume` where it is about that."""
+    spec = cache.cache
+    facts: dict[str, Fact] = {
+        "cache_id": cache.id,
+        "cache": cache.name,
+        "user": spec.user if spec else "",
+        "provider": (spec.provider if spec else "") or "object store",
+        "region": (spec.region if spec else "") or "any",
+        "resource_id": volume.id if volume else "",
+        "provider_id": volume.provider_id if volume else "",
+        "reason": reason,
+    }
+    deps.notifier.alarm(name, text, facts)
 
 
 def _first_this_hour(deps: Deps, account: str) -> bool:

@@ -11,19 +11,22 @@ lease's own due time stands.
 from datetime import datetime, timedelta
 
 from gpulease.domain.event import Fact
+from gpulease.domain.idle import Action, Verdict
 from gpulease.domain.lease import LeaseKind, LeaseState, Reason
-from gpulease.domain.next_step import expires_at
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ResourceKind, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
 from gpulease.errors import GpuleaseError, LeaseConflict, LeaseNotFound, LeaseSuperseded
 from gpulease.ports import Deps, FailedExecution
+from gpulease.steps import alarms
+from gpulease.steps.limits import act, budget_warning
 from gpulease.steps.shared_network import check_members
 from gpulease.steps.starting import go_on, machine_for, start_overdue_release, start_release, workflow_name
 
 BATCH = 100
 GRACE = timedelta(minutes=15)
 """After an attempt's last deadline; its workflow acts within one poll of it when it can act at all."""
+DONE = {Action.RELEASE: "expired", Action.PAUSE: "paused", Action.RESUME: "resumed"}
 TIME_LIMIT = timedelta(seconds=40)
 """Stop taking up leases after this; the next minute goes on with the most overdue."""
 TOLD_TIME_LIMIT = timedelta(seconds=15)
@@ -37,7 +40,7 @@ LOOK_AGAIN = timedelta(seconds=30)
 
 def run(deps: Deps) -> dict[str, int]:
     started = deps.clock.now()
-    counts = {"checked": 0, "restarted": 0, "expired": 0, "failed": 0, "told": 0}
+    counts = {"checked": 0, "restarted": 0, "expired": 0, "paused": 0, "resumed": 0, "failed": 0, "told": 0}
     _look_where_told(deps, started + TOLD_TIME_LIMIT, counts)
     for lease_id in deps.ledger.due(started, limit=BATCH):
         if deps.clock.now() - started > TIME_LIMIT:
@@ -103,11 +106,16 @@ def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
     due = lease.next_check_at is not None and lease.next_check_at <= now
     if not due and not told:
         return ""
-    end = expires_at(record)
-    if lease.state is LeaseState.RUNNING and end is not None and end <= now:
-        deps.ledger.commit(cancel(record, now=now, reason=Reason.EXPIRED, detail="its maximum duration is over"))
-        start_release(deps.ledger.load(lease_id), deps)
-        return "expired"
+    warned = budget_warning(record, now)
+    if warned is not None:
+        # Told before it is noted as told: cut off in between, it is told twice and not never.
+        alarms.budget_nearly_spent(deps, record)
+        deps.ledger.commit(warned)
+        record = deps.ledger.load(lease_id)
+        lease = record.lease
+    verdict = act(record, deps, now)
+    if verdict is not None and verdict.action is not Action.NONE:
+        return DONE[verdict.action]
     if _is_given_up_on(record, now):
         detail = "its workflow could not end it by its deadline"
         deps.ledger.commit(cancel(record, now=now, reason=Reason.NOT_READY_IN_TIME, detail=detail))
@@ -121,7 +129,7 @@ def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
     if machine is not None and not deps.workflows.is_running(machine, workflow_name(lease, machine)):
         _restart(record, machine, now, deps, told=told)
         return "restarted"
-    next_check = now + LOOK_AGAIN if told else _next_check(record, now)
+    next_check = now + LOOK_AGAIN if told else _next_check(record, verdict, now)
     deps.ledger.commit(Change(lease_id=lease_id, lease=lease.model_copy(update={"next_check_at": next_check})))
     return "restarted" if restarted else ""
 
@@ -145,9 +153,10 @@ def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps, *, to
     go_on(record, machine, deps, event(lease.id, now, "workflow_restarted", text, "warning", **facts))
 
 
-def _next_check(record: LeaseRecord, now: datetime) -> datetime | None:
+def _next_check(record: LeaseRecord, verdict: Verdict | None, now: datetime) -> datetime | None:
     in_motion = machine_for(record.lease) is not None
     leftovers = any(r.state is ResourceState.RELEASING for r in record.resources)
+    moments = [verdict.at] if verdict is not None and verdict.at is not None else []
     if in_motion or leftovers:
-        return now + CHECK_WORKFLOW_EVERY
-    return expires_at(record) if record.lease.state is LeaseState.RUNNING else None
+        moments.append(now + CHECK_WORKFLOW_EVERY)
+    return min(moments, default=None)

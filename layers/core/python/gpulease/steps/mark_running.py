@@ -1,9 +1,7 @@
 """The lease is proven ready: hand it to its user."""
 
 from gpulease.domain.lease import LeaseState
-from gpulease.domain.next_step import expires_at
-from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.resource import ResourceState
+from gpulease.domain.record import Change
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
@@ -18,10 +16,16 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("running")
     now = deps.clock.now()
     machine = machine_of(record)
-    lease = moved(record.lease, LeaseState.RUNNING, now, running_at=now, waiting_for="")
-    leftovers = any(r.state is ResourceState.RELEASING for r in record.resources)
-    check = now + CHECK_WORKFLOW_EVERY if leftovers else expires_at(LeaseRecord(lease, record.resources))
-    lease = lease.model_copy(update={"next_check_at": check})
+    lease = moved(
+        record.lease,
+        LeaseState.RUNNING,
+        now,
+        running_at=record.lease.running_at or now,
+        ready_at=now,
+        waiting_for="",
+        # The next check knows the limits that apply, and when the one after it has to come.
+        next_check_at=now + CHECK_WORKFLOW_EVERY,
+    )
     text = f"{lease.name} is running at {machine.address if machine else ''}"
     deps.ledger.commit(
         Change(lease_id=lease.id, lease=lease, events=(event(lease.id, now, "running", text),), epoch=command.epoch)

@@ -1,0 +1,114 @@
+"""Carries out what the clock decides about a lease that runs or is paused; the rules are in `domain/idle.py`.
+
+The decision is written first, on condition of the row it was read from: a lease that was touched, kept or changed in
+the meantime is not acted on, and comes up again.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from gpulease.domain.agent import AgentRecord
+from gpulease.domain.cost import lease_cost
+from gpulease.domain.idle import Action, Verdict, is_over_warning
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason
+from gpulease.domain.next_step import planned
+from gpulease.domain.pause import pause_mode, request_pause
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.resume import request_resume
+from gpulease.domain.transitions import cancel, event
+from gpulease.errors import InputInvalid, LedgerUnavailable
+from gpulease.ports import Deps
+from gpulease.steps.starting import start_release, workflow_name
+
+RESUME_AGAIN = timedelta(minutes=15)
+"""A resume by a window that found no capacity is tried again so much later."""
+FLUSHABLE = timedelta(minutes=2, seconds=30)
+"""An agent that has reported within this can be asked to save the cache before a pause."""
+
+
+def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
+    """What was decided, done if it was an action. None = no clock runs for this lease."""
+    lease = record.lease
+    if lease.kind is not LeaseKind.MACHINE or lease.state not in (LeaseState.RUNNING, LeaseState.PAUSED):
+        return None
+    agent = agent_of(lease, deps)
+    verdict = planned(record, agent, now)
+    if verdict.action is Action.RELEASE:
+        _release(record, verdict, deps, now)
+    elif verdict.action is Action.PAUSE:
+        _pause(record, verdict, agent, deps, now)
+    elif verdict.action is Action.RESUME:
+        _resume(record, verdict, deps, now)
+    return verdict
+
+
+def agent_of(lease: Lease, deps: Deps) -> AgentRecord | None:
+    """What the agent of the present machine has told; None = there is none. Never stops a check: without the row
+    nothing is idle, and the limits of time and money still hold."""
+    if not deps.policy.agent_url or lease.attempt is None:
+        return None
+    try:
+        agent = deps.agents.load(lease.id)
+    except LedgerUnavailable as error:
+        deps.log.warning("agent_not_read", lease_id=lease.id, reason=str(error))
+        return None
+    return agent if agent is not None and agent.attempt == lease.attempt.number else None
+
+
+def budget_warning(record: LeaseRecord, now: datetime) -> Change | None:
+    """The one warning that most of the budget is spent; None = it is not due."""
+    lease, spent = record.lease, lease_cost(record, now)
+    if not is_over_warning(lease, spent):
+        return None
+    text = f"${spent:.2f} of the budget of ${lease.rules.budget_usd} is spent"
+    warned = lease.model_copy(
+        update={"budget_warned_at": now, "warnings": (*lease.warnings, text), "updated_at": now, "next_check_at": now}
+    )
+    told = event(lease.id, now, "budget_warning", f"{lease.name}: {text}", "warning")
+    return Change(lease_id=lease.id, lease=warned, events=(told,), epoch=lease.epoch)
+
+
+def _release(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) -> None:
+    reason = verdict.reason or Reason.EXPIRED
+    deps.ledger.commit(cancel(record, now=now, reason=reason, detail=verdict.detail))
+    start_release(deps.ledger.load(record.lease.id), deps)
+
+
+def _pause(record: LeaseRecord, verdict: Verdict, agent: AgentRecord | None, deps: Deps, now: datetime) -> None:
+    """Pause it; where that would keep nothing, give it back, as its owner was told when it was asked for."""
+    lease, reason = record.lease, verdict.reason or Reason.IDLE
+    mode = pause_mode(can_stop=_can_stop(lease, deps), has_cache=bool(lease.cache_id))
+    if mode is None:
+        detail = f"{verdict.detail}; a pause would keep nothing of it"
+        _release(record, Verdict(Action.RELEASE, reason, detail), deps, now)
+        return
+    last = agent.last_report_at if agent is not None else None
+    flush = bool(lease.cache_id) and last is not None and now - last <= FLUSHABLE
+    deps.ledger.commit(request_pause(record, now=now, mode=mode, reason=reason, detail=verdict.detail, flush=flush))
+    _start(lease.id, deps)
+
+
+def _resume(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) -> None:
+    change = request_resume(record, now=now, detail=verdict.detail)
+    if change.lease is not None:
+        change = replace(change, lease=change.lease.model_copy(update={"resume_after": now + RESUME_AGAIN}))
+    deps.ledger.commit(change)
+    _start(record.lease.id, deps)
+
+
+def _can_stop(lease: Lease, deps: Deps) -> bool:
+    attempt = lease.attempt
+    if attempt is None:
+        return False
+    try:
+        return deps.providers.get(attempt.offer.provider).can_stop(attempt.offer)
+    except InputInvalid:
+        # The account was taken out of the settings: nothing can be asked of it, so nothing is promised.
+        return False
+
+
+def _start(lease_id: str, deps: Deps) -> None:
+    """Start the workflow of a decision just written. Should this die first, `check_leases` finds it not running."""
+    lease = deps.ledger.load(lease_id).lease
+    machine = "pause" if lease.state is LeaseState.PAUSING else "resume"
+    deps.workflows.start(machine, workflow_name(lease, machine), lease.id, lease.epoch)

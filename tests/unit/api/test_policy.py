@@ -1,0 +1,135 @@
+"""Changing a living lease over HTTP: its policy, and that it is in use."""
+
+import pytest
+from gpulease.domain.policy import Then
+
+from tests.support.api_events import BOB, Client
+from tests.support.api_world import World, running_lease
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def client(world: World) -> Client:
+    return world.client()
+
+
+def test_a_policy_is_changed_in_parts_and_the_rest_stays(world: World, client: Client) -> None:
+    lease_id = running_lease(world, client)
+    before = world.ledger.load(lease_id).lease.rules
+
+    answer = client(
+        "PATCH", f"/v1/leases/{lease_id}", {"policy": {"idle": {"after_seconds": 7200}, "budget_usd": "25.50"}}
+    )
+
+    after = world.ledger.load(lease_id).lease.rules
+    assert answer.status == 200
+    assert (after.idle.after_seconds, str(after.budget_usd)) == (7200, "25.50")
+    assert after.idle.then is before.idle.then is Then.PAUSE
+    assert after.unreachable == before.unreachable and after.paused == before.paused
+    due = world.ledger.load(lease_id).lease.next_check_at
+    assert due is not None and due <= world.clock.now()
+    assert "budget_usd, idle" in client.get(f"/v1/leases/{lease_id}/events").json["events"][-1]["text"]
+
+
+def test_windows_are_replaced_whole_and_limits_taken_off_with_null(world: World, client: Client) -> None:
+    lease_id = running_lease(world, client)
+    window = {"keep": "off", "start": "0 22 * * *", "end": "0 8 * * *", "timezone": "Europe/Berlin"}
+
+    client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"windows": [window], "max_duration_seconds": 3600}})
+    client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"windows": [], "max_duration_seconds": None}})
+
+    rules = world.ledger.load(lease_id).lease.rules
+    assert rules.windows == () and rules.max_duration_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "word"),
+    [
+        ({"idle": {"after_seconds": 5}}, "policy.idle.after_seconds", "60"),
+        ({"idle": {"after_seconds": "300"}}, "policy.idle.after_seconds", "integer"),
+        ({"idle": {"after_seconds": True}}, "policy.idle.after_seconds", "integer"),
+        ({"idle": {"signals": ["smoke"]}}, "policy.idle.signals[0]", "gpu"),
+        ({"idle": {"signals": ["gpu", "gpu"]}}, "policy", "twice"),
+        ({"idel": {}}, "policy.idel", "unknown field"),
+        ({"budget_usd": "-1"}, "policy.budget_usd", "greater than 0"),
+        ({"windows": [{"keep": "off", "start": "0 25 * * *"}]}, "policy.windows[0]", "five cron fields"),
+        ({"windows": [{"keep": "warm", "start": "0 5 * * *"}]}, "policy.windows[0]", "needs an end"),
+        (None, "policy", "object"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused_by_its_field(
+    world: World, client: Client, policy: object, field: str, word: str
+) -> None:
+    lease_id = running_lease(world, client)
+    before = world.ledger.load(lease_id).lease
+
+    answer = client("PATCH", f"/v1/leases/{lease_id}", {"policy": policy})
+
+    assert answer.status == 422
+    error = answer.json["errors"][0]
+    assert error["field"] == field and word in error["message"]
+    assert world.ledger.load(lease_id).lease == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("PATCH", "", {"policy": {}}), ("POST", "/touch", None), ("POST", "/keep", {"seconds": 3600})],
+)
+def test_somebody_elses_lease_cannot_be_changed_and_looks_absent(
+    world: World, client: Client, method: str, path: str, body: object
+) -> None:
+    lease_id = running_lease(world, client)
+    before = world.ledger.load(lease_id).lease
+
+    answer = client(method, f"/v1/leases/{lease_id}{path}", body, owner=BOB)
+
+    assert answer.status == 404
+    assert world.ledger.load(lease_id).lease == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("PATCH", "", {"policy": {}}), ("POST", "/touch", None), ("POST", "/keep", {"seconds": 3600})],
+)
+def test_what_is_on_its_way_out_cannot_be_changed(
+    world: World, client: Client, method: str, path: str, body: object
+) -> None:
+    lease_id = running_lease(world, client)
+    client.delete(f"/v1/leases/{lease_id}")
+
+    answer = client(method, f"/v1/leases/{lease_id}{path}", body)
+
+    assert (answer.status, answer.json["code"]) == (409, "being_released")
+
+
+def test_touch_and_keep_are_the_owners_word_that_it_is_in_use(world: World, client: Client) -> None:
+    lease_id = running_lease(world, client)
+    world.clock.advance(600)
+
+    touched = client("POST", f"/v1/leases/{lease_id}/touch")
+    kept = client("POST", f"/v1/leases/{lease_id}/keep", {"seconds": 7200})
+
+    lease = world.ledger.load(lease_id).lease
+    assert touched.status == kept.status == 200
+    assert lease.touched_at == world.clock.now()
+    assert lease.keep_until is not None and (lease.keep_until - world.clock.now()).total_seconds() == 7200
+
+
+def test_a_lease_is_asked_for_with_its_policy(world: World, client: Client) -> None:
+    answer = client.post({"gpu": ["A100"], "policy": {"idle": {"after_seconds": 600, "then": "release"}}})
+
+    lease = world.ledger.load(answer.json["id"]).lease
+    assert answer.status == 202
+    assert (lease.rules.idle.after_seconds, lease.rules.idle.then) == (600, Then.RELEASE)
+
+
+def test_a_policy_in_a_request_is_checked_before_anything_is_made(world: World, client: Client) -> None:
+    answer = client.post({"gpu": ["A100"], "policy": {"idle": {"after_seconds": 1}}})
+
+    assert answer.status == 422
+    assert answer.json["errors"][0]["field"] == "policy.idle.after_seconds"
+    assert client.get("/v1/leases").json["leases"] == []
