@@ -137,7 +137,7 @@ def measure(assumed: Assumed, machines: list[int]) -> Measured:
         months[f"watching_{number}"] = watching_use(stack, assumed, number, VM_REQUEST)
     uses = {name: _mean([use for use, _ in of_kind]) for name, of_kind in leases.items()}
     details = {name: _mean([detail for _, detail in of_kind]) for name, of_kind in leases.items()}
-    return Measured(uses | {name: {**use, **fixed} for name, use in months.items()}, details)
+    return Measured(uses | {name: {**use, **fixed} for name, use in months.items()}, details, stack.traced)
 
 
 def _mean(counters: list[Use]) -> dict[str, float]:

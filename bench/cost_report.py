@@ -19,10 +19,16 @@ LEASES = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Uses by name, and the detail of the leases among them."""
+    """Uses by name, all calls traced, and the detail of the leases among them."""
 
     uses: Mapping[str, Mapping[str, float]]
     details: Mapping[str, Mapping[str, float]]
+    traced: bool
+    """Whether the template traces unless told otherwise."""
+
+    def usual(self) -> dict[str, Mapping[str, float]]:
+        """The uses of a stack whose parameters were left as they are."""
+        return {name: use if self.traced else without(use, ("traces",)) for name, use in self.uses.items()}
 
 
 def without(use: Mapping[str, float], names: tuple[str, ...]) -> dict[str, float]:
@@ -32,11 +38,11 @@ def without(use: Mapping[str, float], names: tuple[str, ...]) -> dict[str, float
 
 def document(measured: Measured, assumed: Assumed) -> dict[str, Any]:
     """All figures, for `--json`."""
-    uses = measured.uses
     found: dict[str, Any] = {"prices_as_of": AS_OF.isoformat(), "region": REGION, "assumed": asdict(assumed)}
-    for name, use in uses.items():
+    for name, use in measured.usual().items():
         found[name] = {
             "usd": str(round(total(use), 6)),
+            "usd_with_traces": str(round(total(measured.uses[name]), 6)),
             "items": {
                 item: {"amount": round(use[item], 6), "usd": str(round(usd, 7))} for item, usd in bill(use).items()
             },
@@ -64,21 +70,22 @@ def table(name: str, use: Mapping[str, float], *, monthly: bool) -> list[str]:
     return said
 
 
-def aims(uses: Mapping[str, Mapping[str, float]], machines: list[int]) -> list[str]:
+def aims(measured: Measured, machines: list[int]) -> list[str]:
     """What was wanted and what it is."""
-    idle = uses["idle"]
+    uses, traced = measured.usual(), measured.uses
+    idle, left = uses["idle"], without(uses["idle"], FIXED)
     found: dict[str, tuple[Decimal, Decimal]] = {}
     for kind, what in (("vm", "one-hour VM lease"), ("bare_metal", "bare metal lease, 42 min boot")):
-        unattended = uses[f"{kind}_unattended"]
         found[what] = total(uses[kind]), AIMS[kind]
-        found[f"{what}, no traces"] = total(without(uses[kind], ("traces",))), AIMS[kind]
-        found[f"{what}, nobody waiting"] = total(unattended), AIMS[kind]
+        found[f"{what}, nobody waiting"] = total(uses[f"{kind}_unattended"]), AIMS[kind]
+        found[f"{what}, traced"] = total(traced[kind]), AIMS[kind]
     found |= {
-        "a month idle": (total(idle), AIMS["idle"]),
-        "a month idle, no alarms": (total(without(idle, ("alarms",))), AIMS["idle"]),
-        "a month idle, neither alarms nor secret": (total(without(idle, FIXED)), AIMS["idle"]),
-        "a month idle, neither of these, no traces": (total(without(idle, (*FIXED, "traces"))), AIMS["idle"]),
-        "a month idle, after free allowances": (total(idle, free=True), AIMS["idle"]),
+        "a month idle: what runs": (total(left), AIMS["idle"]),
+        "a month idle: what runs, traced": (total(without(traced["idle"], FIXED)), AIMS["idle"]),
+        "a month idle, the key in Secrets Manager": (total(without(idle, ("alarms",))), AIMS["idle"]),
+        "a month idle, that and all alarms": (total(idle), AIMS["idle"]),
+        "a month idle, all of it, after free allowances": (total(idle, free=True), AIMS["idle"]),
+        "a month idle, that and traced": (total(traced["idle"], free=True), AIMS["idle"]),
     }
     said = ["\naims"]
     for what, (usd, aim) in found.items():
@@ -105,7 +112,7 @@ def busiest(detail: Mapping[str, float]) -> str:
 
 def lines(measured: Measured, assumed: Assumed, machines: list[int]) -> list[str]:
     """Everything as text."""
-    uses, details = measured.uses, measured.details
+    uses, details = measured.usual(), measured.details
     said = [f"USD, list prices of {REGION} as of {AS_OF}; assumed: " + _assumptions(assumed)]
     for name, title in LEASES.items():
         said += [*table(title, uses[name], monthly=False), busiest(details[name])]
@@ -115,7 +122,7 @@ def lines(measured: Measured, assumed: Assumed, machines: list[int]) -> list[str
     said.append("\nservers, per month (730 h), without disk, address and traffic")
     said += [f"  {name + ': ' + price.what:68} {price.of(HOURS_PER_MONTH):8.2f}" for name, price in SERVERS.items()]
     said.append(f"  SkyPilot's recommendation: {SKYPILOT_SOURCE}")
-    return said + aims(uses, machines)
+    return said + aims(measured, machines)
 
 
 def _assumptions(assumed: Assumed) -> str:

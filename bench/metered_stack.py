@@ -2,14 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
 from gpulease.domain.lease import LeaseState
+from gpulease.ports import FailedExecution, FailedExecutions
 from gpulease.runtime.secrets import CACHE_SECONDS
 from gpulease.runtime.world import PROBE_TIMEOUT_SECONDS, CallWaits
+from gpulease_cli.waiting import usual_pause_seconds
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.deps import LocalProviders
 from gpulease_local.simulate.effects import API_FUNCTION
@@ -49,6 +51,8 @@ class Stack:
 
     memory_mb: Mapping[str, int]
     alarms: int
+    traced: bool
+    """Whether calls are traced unless somebody asks for something else."""
 
     @staticmethod
     def read() -> "Stack":
@@ -61,7 +65,8 @@ class Stack:
             if resource["Type"] == "AWS::Serverless::Function":
                 memory[name] = resource["Properties"].get("MemorySize", usual)
             alarms += resource["Type"] == "AWS::CloudWatch::Alarm"
-        return Stack(memory, alarms)
+        given = document["Parameters"].get("Tracing", {}).get("Default", document["Globals"]["Function"]["Tracing"])
+        return Stack(memory, alarms, traced=given in ("Active", "true"))
 
 
 class ClosedTakesLong:
@@ -76,6 +81,24 @@ class ClosedTakesLong:
         is_open = bool(self._inner.tcp_open(address, port))
         self._spend(0.0 if is_open else PROBE_TIMEOUT_SECONDS)
         return is_open
+
+
+class MeteredQueue:
+    """`ports.FailedExecutions`, each call of which has its price."""
+
+    def __init__(self, meter: Meter, inner: FailedExecutions) -> None:
+        self._meter = meter
+        self._inner = inner
+
+    def receive(self) -> Sequence[FailedExecution]:
+        """See `ports.FailedExecutions.receive`."""
+        self._meter.use["queue_calls"] += 1
+        return self._inner.receive()
+
+    def done(self, message: FailedExecution) -> None:
+        """See `ports.FailedExecutions.done`."""
+        self._meter.use["queue_calls"] += 1
+        self._inner.done(message)
 
 
 class CallsThatWait:
@@ -121,6 +144,7 @@ class MeteredStack:
             log=log,
             notifier=log,
             probe=ClosedTakesLong(world.probe, self.virtual.pass_time),
+            failed_executions=MeteredQueue(self.meter, deps.failed_executions),
             waits=CallsThatWait(self.virtual.pass_time),
             providers=LocalProviders(
                 world.accounts,
@@ -212,7 +236,7 @@ class MeteredStack:
             waited = self.virtual.clock.time() - began
             if seen == LeaseState.RELEASED or waited > LIMIT_SECONDS:
                 raise AssertionError(f"{lease_id} is {seen}, not {state}")
-            self.virtual.run_for(1.0 if waited < 20 else 2.0 if waited < 120 else 5.0)
+            self.virtual.run_for(usual_pause_seconds(waited))
 
     def _state(self, lease_id: str, *, asking: bool) -> str:
         return str(

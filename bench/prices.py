@@ -64,6 +64,7 @@ PRICES: Mapping[str, Price] = {
     "scheduler_calls": Price(
         "EventBridge Scheduler: calls", Decimal(1), _MILLION, "https://aws.amazon.com/eventbridge/pricing/", 14_000_000
     ),
+    "queue_calls": Price("SQS: calls", Decimal("0.40"), _MILLION, "https://aws.amazon.com/sqs/pricing/", _MILLION),
     "secret_reads": Price("Secrets Manager: calls", Decimal("0.05"), 10_000, _SECRETS),
     "secrets": Price("Secrets Manager: secrets for a month", Decimal("0.40"), 1, _SECRETS),
     "alarms": Price("CloudWatch: alarms for a month", Decimal("0.10"), 1, _CLOUDWATCH, 10),

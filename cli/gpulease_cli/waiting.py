@@ -17,6 +17,12 @@ LONGEST_OUTAGE_SECONDS = 180.0
 """So long in a row the API may be away before the waiting ends (a restart of `gpulease local` takes seconds)."""
 
 
+def usual_pause_seconds(waited_seconds: float) -> float:
+    """Short while a VM may become ready, long where only bare metal still boots: each request has its price."""
+    steps = ((20, 1.0), (120, 2.0), (300, 5.0), (600, 15.0))
+    return next((pause for until, pause in steps if waited_seconds < until), 30.0)
+
+
 class WaitTimedOut(CliError):
     """The time for waiting is over; the leases go on."""
 
@@ -62,7 +68,7 @@ class Waiter:
     def _pause_seconds(self) -> float:
         """Short while things go quickly, longer later; never past the time-out. Raises WaitTimedOut after that."""
         waited = self._app.clock.elapsed_seconds() - self._started
-        pause = 1.0 if waited < 20 else 2.0 if waited < 120 else 5.0
+        pause = usual_pause_seconds(waited)
         if self._timeout_seconds is None:
             return pause
         left = self._timeout_seconds - waited

@@ -140,6 +140,7 @@ def test_a_lease_is_charged_for_each_state_it_enters_and_each_call_it_makes(worl
     assert use["transitions"] == entered + 2 * executions
     assert use["lambda_requests"] == sum(amount for name, amount in detail.items() if name.startswith("calls "))
     assert use["api_requests"] == detail["calls ApiFunction"]
+    assert detail["state PollInstance"] < 5, "a call looks more than once"
     assert use["traces"] == executions + use["api_requests"] + use["scheduler_calls"]
     assert detail["calls PollInstanceFunction"] == detail["state PollInstance"]
     assert use["write_units"] > 0 < use["read_units"]

@@ -1,4 +1,4 @@
-"""`ports.Secrets` on AWS Secrets Manager, cached for minutes and read anew after a refused key.
+"""`ports.Secrets` on AWS Secrets Manager, cached for an hour and read anew after a refused key.
 
 Only an answer that says so means that there is no key. Anything else (throttled, no answer) says nothing of the
 provider's key, and the provider was not called.
@@ -10,7 +10,8 @@ from botocore.exceptions import ClientError
 from gpulease.errors import ProviderAuthFailed, ProviderFacts, ProviderThrottled
 from gpulease.runtime.aws import client_config
 
-CACHE_SECONDS = 300
+CACHE_SECONDS = 3600
+"""A key that was replaced is refused by the provider, and a refused key is read anew at once."""
 ASK_AGAIN_SECONDS = 2.0
 # https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_GetSecretValue.html
 _NO_KEY = frozenset(

@@ -35,7 +35,7 @@ class TcpProbe:
 class CallWaits:
     """`ports.Waits` of a function that has a machine of its own for as long as it runs."""
 
-    most_seconds = 45.0
+    most_seconds = 90.0
     """The functions that wait have so much more time than their looks need."""
 
     def sleep(self, seconds: float) -> None:

@@ -46,7 +46,7 @@ def poll_pause_seconds(attempt: Attempt, now: datetime) -> int:
     many minutes, up to 40). A VM's turn is short, so that ready is noticed within five seconds."""
     age = (now - attempt.begun_at).total_seconds()
     if attempt.offer.kind is PlanKind.BARE_METAL:
-        return 120 if age < 480 else 60
+        return 120 if age < 600 else 60
     return 4 if age < 300 else 10
 
 
