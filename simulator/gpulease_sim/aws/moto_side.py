@@ -1,0 +1,216 @@
+"""All that touches moto: its backends, its request handling, its random ids.
+
+moto keeps one world per process and account id; each simulated account takes an account id of its own there, so that
+several may live side by side. Ids are drawn anew for each call from the account's seed, so the same calls give the same
+ids.
+"""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.compat import HTTPHeaders
+from moto.core.request import normalize_request
+from moto.core.responses import ActionResult
+from moto.ec2.models import amis, ec2_backends
+from moto.ec2.models.amis import Ami
+from moto.ec2.models.block_device import BlockDeviceType
+from moto.ec2.models.elastic_block_store import VolumeAttachment
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+from moto.ec2.responses import EC2Response
+from moto.moto_api._internal import mock_random
+from moto.ssm.responses import SimpleSystemManagerResponse
+from moto.sts.responses import TokenResponse
+from werkzeug.exceptions import HTTPException
+
+from gpulease_sim.aws.wire import PassedOn, SimResponse
+from gpulease_sim.vultr.draws import Draws
+
+_NUMBERS = itertools.count(1)
+_MAKING = threading.Lock()
+_RESPONSES = {"ec2": EC2Response, "sts": TokenResponse, "ssm": SimpleSystemManagerResponse}
+DLAMI_OWNER = "898082745236"
+
+
+class _Caught(Exception):
+    """Carries what a handler of moto made past its slow serialization."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
+class _QuietEC2(EC2Response):
+    """moto's handlers, parameters and checks included, without the XML."""
+
+    def serialized(self, action_result: ActionResult) -> Any:
+        if isinstance(action_result.result, Exception):
+            return super().serialized(action_result)
+        raise _Caught(action_result.result)
+
+
+class MotoSide:
+    """One account within moto."""
+
+    def __init__(self, seed: int, images: tuple[str, ...]) -> None:
+        self.account = f"{next(_NUMBERS):012d}"
+        self._seed = seed
+        self._calls = 0
+        self._images = images
+        self._backends: dict[str, Any] = {}
+
+    def backend(self, region: str) -> Any:
+        """moto's EC2 of one region, with few images: its launch code looks through all of them."""
+        found = self._backends.get(region)
+        if found is None:
+            with _MAKING, self.random():
+                all_images = amis.AMIS
+                amis.AMIS = [each for each in all_images if "ubuntu" in each["name"].lower()][:3]
+                try:
+                    found = self._backends[region] = ec2_backends[self.account][region]
+                finally:
+                    amis.AMIS = all_images
+                for name in self._images:
+                    self._add_image(found, region, name)
+        return found
+
+    def image_id(self, region: str, name: str) -> str:
+        """The id of one of the account's named images in a region."""
+        return f"ami-0{Draws(0, f'{region}/{name}').text('image')}"
+
+    def _add_image(self, backend: Any, region: str, name: str) -> None:
+        image_id = self.image_id(region, name)
+        backend.amis[image_id] = Ami(
+            backend,
+            image_id,
+            name=f"Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) {name}",
+            owner_id=DLAMI_OWNER,
+            owner_alias="amazon",
+            public=True,
+            virtualization_type="hvm",
+            architecture="x86_64",
+            root_device_type="ebs",
+        )
+
+    @contextlib.contextmanager
+    def random(self) -> Iterator[None]:
+        """Draws within depend on the seed and on how many there were, not on who else uses moto."""
+        self._calls += 1
+        mock_random.seed(f"{self._seed}/{self._calls}")
+        yield
+
+    def ask(self, service: str, region: str, headers: Mapping[str, str], body: bytes) -> SimResponse:
+        """moto's own answer to a call."""
+        self.backend(region)
+        with self.random():
+            status, answered, text = self._dispatch(_RESPONSES[service], service, region, headers, body)
+        kept = {name: str(value) for name, value in answered.items() if name.lower() == "content-type"}
+        return SimResponse(status, kept, text if isinstance(text, bytes) else text.encode())
+
+    def make(self, region: str, body: bytes) -> Any:
+        """What moto's EC2 makes of a call, as an object. Raises PassedOn where moto refuses it."""
+        self.backend(region)
+        headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+        try:
+            with self.random():
+                status, _, text = self._dispatch(_QuietEC2, "ec2", region, headers, body)
+        except _Caught as caught:
+            return caught.result
+        raise PassedOn(status, text if isinstance(text, bytes) else text.encode())
+
+    def _dispatch(
+        self, handler: Any, service: str, region: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, Any], Any]:
+        sent = HTTPHeaders()
+        for name in ("Content-Type", "X-Amz-Target"):
+            if name in headers:
+                sent[name] = headers[name]
+        sent["x-moto-account-id"] = self.account
+        credential = f"AKIAIOSFODNN7EXAMPLE/20260101/{region}/{service}/aws4_request"
+        sent["Authorization"] = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=x"
+        url = f"https://{service}.{region}.amazonaws.com/"
+        request = normalize_request(
+            AWSPreparedRequest(method="POST", url=url, headers=sent, body=body, stream_output=False)
+        )
+        try:
+            status, answered, text = handler.dispatch(request, request.raw_url, request.headers)
+        except HTTPException as error:
+            return error.code or 500, dict(error.get_headers()), error.get_body()
+        return int(status), answered, text
+
+    def forget(self) -> None:
+        """Give back what moto holds for this account."""
+        self._backends.clear()
+        ec2_backends.pop(self.account, None)
+
+    # --- moto's objects, where its own ways are slow or wrong ---
+
+    def attach(self, volume: Any, instance: Any, device: str, at: float, *, delete_on_termination: bool) -> None:
+        """Like moto's attach_volume, without its search through all instances."""
+        when = naive(at)
+        volume.attachment = VolumeAttachment(volume, instance, device, "attached")  # type: ignore[abstract]
+        volume.attachment.attach_time = when
+        instance.block_device_mapping[device] = BlockDeviceType(
+            volume_id=volume.id,
+            status="in-use",
+            size=volume.size,
+            attach_time=when,
+            delete_on_termination=delete_on_termination,
+        )
+
+    def detach(self, volume: Any) -> None:
+        """Like moto's detach_volume."""
+        held = volume.attachment
+        if held is not None:
+            held.instance.block_device_mapping.pop(held.device, None)
+            volume.attachment = None
+
+    def tag_interfaces(self, region: str, instance: Any, tags: dict[str, str]) -> None:
+        """moto leaves the launch's tags for network interfaces out."""
+        for nic in instance.nics.values():
+            if tags:
+                self.backend(region).tags[nic.id] = dict(tags)
+
+    def drop_interfaces(self, region: str, instance: Any) -> None:
+        """The primary interface of a terminated instance is gone; moto would keep it for ever."""
+        backend = self.backend(region)
+        for nic in list(instance.nics.values()):
+            backend.enis.pop(nic.id, None)
+            backend.tags.pop(nic.id, None)
+        for address in list(instance._private_ips):
+            backend.get_subnet(instance.subnet_id).del_subnet_ip(address)
+        instance._private_ips.clear()
+
+    def drop_instance(self, region: str, instance: Any, reservation_id: str) -> None:
+        """A terminated instance is not even shown any more."""
+        backend = self.backend(region)
+        found = backend.reservations.get(reservation_id)
+        if found is not None:
+            found.instances = [each for each in found.instances if each is not instance]
+            if not found.instances:
+                del backend.reservations[reservation_id]
+        backend.tags.pop(instance.id, None)
+
+    def holders_of_group(self, region: str, group_id: str) -> list[str]:
+        """Network interfaces that keep a security group from being deleted."""
+        held = []
+        for nic in self.backend(region).enis.values():
+            groups = list(nic._group_set) + (list(nic.instance.security_groups) if nic.instance else [])
+            if any(group.id == group_id for group in groups):
+                held.append(nic.id)
+        return held
+
+
+def vcpus(type_: str) -> int | None:
+    """vCPUs of an instance type; None where there is no such type."""
+    found = INSTANCE_TYPES.get(type_)
+    return None if found is None else int(found["VCpuInfo"]["DefaultVCpus"])
+
+
+def naive(at: float) -> datetime:
+    """A moment in moto's form."""
+    return datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
