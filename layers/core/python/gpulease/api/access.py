@@ -9,6 +9,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.event_handler.openapi.params import Path
 
+from gpulease.api.agents import agent_of
 from gpulease.api.caller import Caller, caller_of
 from gpulease.api.problems import not_found
 from gpulease.api.schemas import LeaseView
@@ -45,5 +46,6 @@ class Access:
         return record
 
     def view(self, record: LeaseRecord) -> LeaseView:
-        deps = self._deps
-        return lease_view(record, deps.clock.now(), deps.policy.ssh_port, shared_networks(record, deps.ledger))
+        deps, now = self._deps, self._deps.clock.now()
+        shared = shared_networks(record, deps.ledger)
+        return lease_view(record, now, deps.policy.ssh_port, shared, agent_of(record.lease, deps))

@@ -9,6 +9,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Que
 
 from gpulease.api.accept import accept, dry_run
 from gpulease.api.access import Access, LeaseId
+from gpulease.api.agents import agent_of
 from gpulease.api.catalogue import CatalogueReader
 from gpulease.api.give_back import give_back
 from gpulease.api.openapi import answers
@@ -90,7 +91,7 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
             leases=tuple(
                 lease_summary(LeaseRecord(lease), now, with_cost=False)
                 if lease.state is LeaseState.RELEASED
-                else lease_summary(deps.ledger.load(lease.id), now, with_cost=True)
+                else lease_summary(deps.ledger.load(lease.id), now, with_cost=True, agent=agent_of(lease, deps))
                 for lease in shown
             ),
             cursor=page.cursor,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.offer import Offer
+from gpulease.domain.policy import LeasePolicy, Signal
 from gpulease.domain.resource import ResourceKind, ResourceState
 from gpulease.domain.spec import MAX_START_SCRIPT_BYTES, LeaseSpec
 
@@ -161,6 +162,19 @@ class LeaseSummary(View):
     next: NextView
 
 
+class AgentView(View):
+    """What the agent on the machine has told."""
+
+    last_report_at: datetime | None
+    silent: bool = Field(description="It has missed reports: whether the machine is used cannot be told")
+    activity_at: dict[Signal, datetime] = Field(description="When each signal of use was last seen")
+    idle_since: datetime | None = Field(description="From when on idleness counts; may lie ahead")
+    gpus: int | None
+    problems: tuple[str, ...]
+    start_script: str = Field(description="Empty, running, done or failed")
+    host_keys: tuple[str, ...] = Field(description="The machine's public SSH host keys")
+
+
 class LeaseView(View):
     """One lease with everything that is known of it, except its start script."""
 
@@ -176,6 +190,9 @@ class LeaseView(View):
     release_requested_at: datetime | None
     released_at: datetime | None
     spec: LeaseSpec
+    policy: LeasePolicy = Field(description="As it is now; the spec has it as it was asked for")
+    keep_until: datetime | None
+    agent: AgentView | None = Field(description="Null while no agent has reported, and without one")
     start_script_bytes: int
     start_script_sha256: str
     offer: Offer | None = Field(description="The current attempt's offer, or the last one's")

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
-from gpulease.api.schemas import AttemptView, EventView, LeaseSummary, LeaseView, NextView, ResourceView
+from gpulease.api.schemas import AgentView, AttemptView, EventView, LeaseSummary, LeaseView, NextView, ResourceView
+from gpulease.domain.agent import AgentRecord, is_silent
 from gpulease.domain.cost import cost_of, is_billed, lease_cost, price_per_hour, rate_now
 from gpulease.domain.event import Event
+from gpulease.domain.idle import idle_since
 from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.next_step import what_next
 from gpulease.domain.offer import Offer
@@ -27,7 +29,11 @@ def money(value: Decimal) -> str:
 
 
 def lease_view(
-    record: LeaseRecord, now: datetime, ssh_port: int = 22, shared: Sequence[SharedNetwork] = ()
+    record: LeaseRecord,
+    now: datetime,
+    ssh_port: int = 22,
+    shared: Sequence[SharedNetwork] = (),
+    agent: AgentRecord | None = None,
 ) -> LeaseView:
     lease = record.lease
     address = address_of(record)
@@ -44,6 +50,9 @@ def lease_view(
         release_requested_at=lease.release_requested_at,
         released_at=lease.released_at,
         spec=lease.spec,
+        policy=lease.rules,
+        keep_until=lease.keep_until,
+        agent=_agent_view(lease, agent, now) if agent is not None else None,
         start_script_bytes=lease.start_script_bytes,
         start_script_sha256=lease.start_script_sha256,
         offer=_offer_of(lease),
@@ -70,11 +79,28 @@ def lease_view(
         waiting_for=lease.waiting_for,
         notices=lease.notices,
         warnings=lease.warnings,
-        next=_next(record, now),
+        next=_next(record, now, agent),
     )
 
 
-def lease_summary(record: LeaseRecord, now: datetime, *, with_cost: bool) -> LeaseSummary:
+def _agent_view(lease: Lease, agent: AgentRecord, now: datetime) -> AgentView | None:
+    if agent.first_report_at is None:
+        return None
+    return AgentView(
+        last_report_at=agent.last_report_at,
+        silent=is_silent(agent, now),
+        activity_at=agent.activity_at,
+        idle_since=idle_since(lease, agent, now),
+        gpus=agent.gpus,
+        problems=agent.problems,
+        start_script=agent.start_script,
+        host_keys=agent.host_keys,
+    )
+
+
+def lease_summary(
+    record: LeaseRecord, now: datetime, *, with_cost: bool, agent: AgentRecord | None = None
+) -> LeaseSummary:
     """`with_cost` is False where the record was read without its resources."""
     lease = record.lease
     return LeaseSummary(
@@ -91,7 +117,7 @@ def lease_summary(record: LeaseRecord, now: datetime, *, with_cost: bool) -> Lea
         price_per_hour_usd=money(price_per_hour(record, now)),
         cost_so_far_usd=money(lease_cost(record, now)) if with_cost else None,
         waiting_for=lease.waiting_for,
-        next=_next(record, now),
+        next=_next(record, now, agent),
     )
 
 
@@ -113,8 +139,8 @@ def _ssh(address: str, port: int) -> str:
     return f"ssh {SSH_USER}@{address}" if port == 22 else f"ssh -p {port} {SSH_USER}@{address}"
 
 
-def _next(record: LeaseRecord, now: datetime) -> NextView:
-    step = what_next(record, now)
+def _next(record: LeaseRecord, now: datetime, agent: AgentRecord | None) -> NextView:
+    step = what_next(record, now, agent)
     return NextView(text=step.text, at=step.at)
 
 
