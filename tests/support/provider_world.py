@@ -77,6 +77,12 @@ class World(Protocol):
         ...
 
     def machines_made(self) -> int: ...
+    def volumes_made(self) -> int: ...
+    def elsewhere(self, offer: Offer) -> tuple[str, str]:
+        """Region and zone where volumes are sold and from where a machine of this offer can have none."""
+        ...
+
+    def reach_volume_limit(self) -> None: ...
     def lose_next_create_answer(self) -> None: ...
     def break_reads(self, body: str, status: int, *, html: bool = False) -> None:
         """From now on every read is answered so."""
@@ -132,8 +138,17 @@ class VultrWorld:
     def machines_made(self) -> int:
         return sum(each.kind in ("instance", "bare_metal") for each in self.cloud.book_objects())
 
+    def volumes_made(self) -> int:
+        return sum(each.kind == "block" for each in self.cloud.book_objects())
+
+    def elsewhere(self, offer: Offer) -> tuple[str, str]:
+        return next(region for region in ("ord", "ewr") if region != offer.region), ""
+
+    def reach_volume_limit(self) -> None:
+        self._set(block_limit=0)
+
     def lose_next_create_answer(self) -> None:
-        self.cloud.faults.add(lost_answer("POST", "/(instances|bare-metals|vpcs)"))
+        self.cloud.faults.add(lost_answer("POST", "/(instances|bare-metals|vpcs|blocks)"))
 
     def break_reads(self, body: str, status: int, *, html: bool = False) -> None:
         if status == 200:
@@ -192,4 +207,5 @@ def ref_of(seen: object, *, by_marker: bool = False) -> Ref:
     from gpulease.domain.observation import Observation
 
     assert isinstance(seen, Observation)
-    return Ref(seen.kind, seen.region, seen.marker, "" if by_marker else seen.provider_id, seen.subkind)
+    provider_id = "" if by_marker else seen.provider_id
+    return Ref(seen.kind, seen.region, seen.marker, provider_id, seen.subkind, seen.zone)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.provider_contract import ProviderContract, kind
 from tests.support.provider_world import VultrWorld
+from tests.support.volume_contract import VolumeContract
 
 __all__ = ["kind"]
 
@@ -13,5 +14,5 @@ def world() -> VultrWorld:
     return VultrWorld()
 
 
-class TestVultr(ProviderContract):
+class TestVultr(ProviderContract, VolumeContract):
     """All rules."""

@@ -36,7 +36,7 @@ def test_lists_without_a_region_are_read_once_for_all_regions(world: VultrWorld)
     }
 
     assert seen == {"ewr": {made.provider_id, metal.provider_id}, "ord": {network.provider_id}, "fra": set()}
-    assert _paths(world, since) == ["/bare-metals", *["/instances"] * 3, "/vpcs"]
+    assert _paths(world, since) == ["/bare-metals", "/blocks", *["/instances"] * 3, "/vpcs"]
 
 
 def test_a_list_that_failed_is_not_remembered(world: VultrWorld) -> None:

@@ -7,6 +7,7 @@ from gpulease.providers.requests_transport import RequestsTransport
 
 from tests.support.provider_contract import ProviderContract, kind
 from tests.support.provider_world import VultrWorld, vultr_over_http
+from tests.support.volume_contract import VolumeContract
 
 __all__ = ["kind"]
 
@@ -19,5 +20,5 @@ def world() -> Iterator[VultrWorld]:
     transport.close()
 
 
-class TestVultrOverHttp(ProviderContract):
+class TestVultrOverHttp(ProviderContract, VolumeContract):
     """All rules."""

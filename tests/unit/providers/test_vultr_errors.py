@@ -14,6 +14,7 @@ from gpulease.providers.vultr.errors import CAPACITY_WORDS, ROWS, Meaning, defau
 
 ID = "4f0f12e5-0000-4000-8000-000000000001"
 VM, METAL, VPC = f"/instances/{ID}", f"/bare-metals/{ID}", f"/vpcs/{ID}"
+BLOCK = f"/blocks/{ID}"
 NO_STOCK = (
     "Plan is not available in the selected datacenter.  This could mean you have chosen the wrong plan (for example, a "
     "storage plan in a location that does not offer them), or the location you have selected does not have any more "
@@ -112,6 +113,22 @@ KNOWN: list[tuple[str, str, int, str, Verdict]] = [
     ("DELETE", VPC, 400, "VPC is attached to 139.84.195.171, 139.84.195.133", ProviderBusy),
     ("POST", "/vpcs", 400, "You have reached the maximum number of VPC networks here.", QuotaRefused),
     ("POST", "/vpcs", 400, "Invalid region.", ProviderRejected),
+    # block storage
+    ("POST", "/blocks", 400, "Invalid region.", ProviderRejected),
+    ("GET", BLOCK, 400, "Invalid block storage ID", Meaning.NOT_FOUND),
+    ("GET", BLOCK, 404, "Block storage subscription not found.", Meaning.NOT_FOUND),
+    ("DELETE", BLOCK, 400, "Invalid block storage ID", Meaning.NOT_FOUND),
+    ("POST", f"{BLOCK}/attach", 500, "Server is currently locked", ProviderBusy),
+    ("POST", f"{BLOCK}/detach", 400, "Server is currently locked", ProviderBusy),
+    (
+        "POST",
+        f"{BLOCK}/detach",
+        400,
+        "Block storage volume is not currently attached to a server",
+        Meaning.DONE,
+    ),
+    ("POST", f"{BLOCK}/detach", 400, "Invalid block storage ID", Meaning.NOT_FOUND),
+    ("POST", f"{BLOCK}/detach", 400, "Unable to detach block storage", ProviderBusy),
 ]
 
 
@@ -139,6 +156,11 @@ def test_known_texts_have_their_meaning_in_any_case(
         ("POST", "/instances", 400, "This order cannot be fulfilled at the moment."),
         ("DELETE", VPC, 500, "The following servers are attached to this VPC network: x"),
         ("POST", f"{VM}/vpcs/attach", 400, "Unable to attach VPC"),
+        # Whose machine it is decides what this means: ours (done) or another's (not now).
+        ("POST", f"{BLOCK}/attach", 400, "Block storage is already attached to another server"),
+        ("POST", f"{BLOCK}/attach", 400, "Invalid block storage ID"),
+        ("GET", BLOCK, 500, "Invalid block storage ID"),
+        ("GET", "/blocks", 400, "Invalid block storage ID"),
     ],
 )
 def test_other_texts_and_places_are_unknown(method: str, path: str, status: int, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The Vultr adapter: VMs, bare metal and VPCs as instances and networks.
+"""The Vultr adapter: VMs, bare metal, VPCs and blocks as instances, networks and volumes (those in `volumes.py`).
 
 - A machine's marker is a tag in its create call, a VPC's marker its description; both are compared exactly.
 - "Absent" comes only from an answer that says "not found" in words we know, or from a complete list without it.
@@ -13,9 +13,9 @@ from hashlib import sha256
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.resource import BillingRule, ResourceKind, marker_for
-from gpulease.errors import ProviderBusy, ProviderFacts, ProviderRejected, QuotaRefused
+from gpulease.errors import ProviderBusy, ProviderRejected, QuotaRefused
 from gpulease.ports import Capabilities, InstanceRequest, NetworkRequest, Once, Ref
-from gpulease.providers.http import ApiClient, Reply, explained
+from gpulease.providers.http import ApiClient, explained
 from gpulease.providers.registry import AdapterContext
 from gpulease.providers.vultr.client import BASE_URL, VultrClient, failure, is_id, parsed, verdict
 from gpulease.providers.vultr.errors import Meaning
@@ -23,7 +23,8 @@ from gpulease.providers.vultr.images import boot_fields
 from gpulease.providers.vultr.models import AccountOwner, Machine, Vpc, VpcEntry
 from gpulease.providers.vultr.refusal import why_refused
 from gpulease.providers.vultr.stock import Stock
-from gpulease.providers.vultr.views import METALS, VMS, Route, observed_machine, observed_vpc
+from gpulease.providers.vultr.views import METALS, VMS, Route, going, observed_machine, observed_vpc
+from gpulease.providers.vultr.volumes import VultrVolumes
 
 VPCS_PER_REGION = 5
 """Limit of the API reference."""
@@ -32,10 +33,9 @@ _READY_DEADLINE_SECONDS = {PlanKind.VM: 600.0, PlanKind.BARE_METAL: 3300.0}
 _ROUTES = {PlanKind.VM: VMS, PlanKind.BARE_METAL: METALS}
 
 
-class VultrProvider:
+class VultrProvider(VultrVolumes):
     """`ports.Provider` for one Vultr account."""
 
-    name = "vultr"
     capabilities = Capabilities(
         plan_kinds=frozenset({PlanKind.VM, PlanKind.BARE_METAL}),
         stop_stops_billing=False,
@@ -101,8 +101,8 @@ class VultrProvider:
         return _READY_DEADLINE_SECONDS[offer.kind]
 
     def billing_rule(self, kind: ResourceKind) -> BillingRule:
-        """Machines by the started hour; VPCs cost nothing."""
-        return BillingRule.STARTED_HOUR if kind is ResourceKind.INSTANCE else BillingRule.FREE
+        """Machines and blocks by the started hour, up to a month's price; VPCs cost nothing."""
+        return BillingRule.FREE if kind is ResourceKind.NETWORK else BillingRule.STARTED_HOUR
 
     def check_image(self, image: str | None, kind: PlanKind) -> None:
         """Raises InputInvalid(field="image") for a form that `images.py` does not know."""
@@ -189,6 +189,8 @@ class VultrProvider:
             return found[0] if found else Absent("by_marker: not in a complete list")
         if ref.kind is ResourceKind.NETWORK:
             return self._observe_vpc(ref)
+        if ref.kind is ResourceKind.VOLUME:
+            return self._observe_block(ref)
         absent = Absent("by_id: no route to look at")
         for route in self._routes(ref):
             seen = self._observe_machine(ref, route)
@@ -202,6 +204,8 @@ class VultrProvider:
         self._require_marker(ref.marker)
         if ref.kind is ResourceKind.NETWORK:
             found = [observed_vpc(vpc) for vpc in self._vpcs() if vpc.description == ref.marker]
+        elif ref.kind is ResourceKind.VOLUME:
+            found = [seen for seen in self._marked_blocks(ref.marker) if seen.marker == ref.marker]
         else:
             found = [
                 observed_machine(machine, route, ref.marker)
@@ -228,14 +232,15 @@ class VultrProvider:
     def list_owned(self, region: str, deployment: str, *, once: Once | None = None) -> Iterator[Observation]:
         """Everything of this deployment in the region, read in full before the first item is given.
 
-        Only the list of instances can be narrowed to a region; bare metal and VPCs are read once for all regions.
+        Only the list of instances can be narrowed to a region; the other lists are read once for all regions.
         """
         prefix = marker_for(deployment, "")
         once = once or Once()
         metals = once.read("bare-metals", lambda: self._marked(METALS, prefix))
         vpcs = once.read("vpcs", lambda: self._marked_vpcs(prefix))
+        blocks = once.read("blocks", lambda: self._marked_blocks(prefix))
         vms = self._marked(VMS, prefix, {"region": region})
-        return iter([seen for seen in (*vms, *metals, *vpcs) if seen.region == region])
+        return iter([seen for seen in (*vms, *metals, *vpcs, *blocks) if seen.region == region])
 
     def _marked(self, route: Route, prefix: str, filters: Mapping[str, str] | None = None) -> list[Observation]:
         """Machines with a marker that begins so; of the others nothing is kept."""
@@ -255,13 +260,18 @@ class VultrProvider:
     # --- delete ---
 
     def destroy(self, ref: Ref) -> None:
-        """One DELETE. Returns = accepted, on its way already, or unknown there; whether it is gone, `observe` tells."""
+        """One DELETE (of a block after a look). Returns = accepted, on its way already, or unknown there; whether it is
+        gone, `observe` tells."""
         if not ref.provider_id:
             for seen in self.find(ref):
                 self.destroy(Ref(seen.kind, seen.region, seen.marker, seen.provider_id, seen.subkind))
             return
         if ref.kind is ResourceKind.NETWORK:
             self._delete(ref, f"/vpcs/{self._id(ref)}")
+            return
+        if ref.kind is ResourceKind.VOLUME:
+            if self._must_be_free(ref):
+                self._delete(ref, f"/blocks/{self._id(ref)}")
             return
         for route in self._routes(ref):
             self._delete(ref, f"{route.path}/{self._id(ref)}")
@@ -293,7 +303,7 @@ class VultrProvider:
             return observed_machine(machine, route, ref.marker)
         known = verdict(reply)
         if known is Meaning.GOING:
-            return _going(ref, route, reply)
+            return going(ref, route, f"{reply.status} {reply.text}")
         if known is Meaning.NOT_FOUND:
             return Absent(f"by_id: {reply.status} {reply.text}")
         listed = self._client.listing(route.path, route.many, Machine)
@@ -313,12 +323,6 @@ class VultrProvider:
             return Absent(f"by_id: {reply.status} {reply.text}")
         same = next((vpc for vpc in self._vpcs() if vpc.id.lower() == ref.provider_id.lower()), None)
         return observed_vpc(same) if same is not None else self._not_listed(reply, ref)
-
-    def _not_listed(self, reply: Reply, ref: Ref) -> Absent:
-        """A read by id was refused in unknown words and a complete list does not have it either."""
-        if reply.status in (400, 404, 410, 422):
-            return Absent(f"by_id: {reply.status} {reply.text}; not in a complete list")
-        raise failure(reply).at(region=ref.region, resource_id=ref.provider_id)
 
     def _entries(self, path: str) -> tuple[VpcEntry, ...] | None:
         """The VPCs of a machine; None = no such machine."""
@@ -348,28 +352,3 @@ class VultrProvider:
         if ref.kind is not ResourceKind.INSTANCE:
             raise self._rejected(f"there is no {ref.kind} here", ref.region)
         return (_ROUTES[PlanKind(ref.subkind)],) if ref.subkind else (VMS, METALS)
-
-    def _id(self, ref: Ref) -> str:
-        if not is_id(ref.provider_id):
-            raise self._rejected(f"{ref.provider_id!r} is no id of a machine or VPC", ref.region)
-        return ref.provider_id
-
-    def _require_marker(self, marker: str) -> None:
-        if not marker:
-            raise self._rejected("a resource without a marker can neither be made nor looked for", "")
-
-    def _rejected(self, why: str, region: str) -> ProviderRejected:
-        return ProviderRejected(ProviderFacts(self.name, why[:300], region=region))
-
-
-def _going(ref: Ref, route: Route, reply: Reply) -> Observation:
-    """The API answers an error about a machine that is being deleted; it exists and costs until it is gone."""
-    return Observation(
-        kind=ResourceKind.INSTANCE,
-        provider_id=ref.provider_id.lower(),
-        region=ref.region,
-        marker=ref.marker,
-        condition=Condition.DELETING,
-        words=f"{reply.status} {reply.text}",
-        subkind=route.kind.value,
-    )

@@ -28,6 +28,7 @@ class Meaning(StrEnum):
 
     NOT_FOUND = "not found"
     GOING = "being deleted"
+    DONE = "done already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,9 @@ _ATTACH = r"/(instances|bare-metals)/[^/]+/vpcs/attach"
 _VPC = r"/vpcs/[^/]+"
 _NO_VM = r"instance not found|invalid instance[- ]id"
 _NO_METAL = "invalid server|invalid baremetal id|baremetal not found"
+_BLOCK = r"/blocks/[^/]+"
+_BLOCK_MOVE = r"/blocks/[^/]+/(attach|detach)"
+_NO_BLOCK = "invalid block storage id|block storage subscription not found"
 _VPC_IN_USE = "servers are attached to this vpc|vpc is attached to"
 
 ROWS: tuple[Row, ...] = (
@@ -93,6 +97,14 @@ ROWS: tuple[Row, ...] = (
     _row("GET", _VPC, _4XX, r"invalid vpc( 2\.0)? id", Meaning.NOT_FOUND, "terraform"),
     _row("DELETE", _VPC, _4XX, r"invalid vpc( 2\.0)? id", Meaning.NOT_FOUND, "terraform"),
     _row("DELETE", _VPC, _ONLY_400, _VPC_IN_USE, ProviderBusy, "measured, C18"),
+    # Block storage.
+    _row("POST", "/blocks", _4XX, "invalid region", ProviderRejected, "measured"),
+    _row("GET", _BLOCK, _4XX, _NO_BLOCK, Meaning.NOT_FOUND, "terraform, csi"),
+    _row("DELETE", _BLOCK, _4XX, _NO_BLOCK, Meaning.NOT_FOUND, "terraform, csi"),
+    _row("POST", _BLOCK_MOVE, _4XX_500, "currently locked", ProviderBusy, "terraform #482, csi #99"),
+    _row("POST", _BLOCK + "/detach", _4XX, "not currently attached", Meaning.DONE, "csi"),
+    _row("POST", _BLOCK + "/detach", _4XX, _NO_BLOCK, Meaning.NOT_FOUND, "terraform, csi"),
+    _row("POST", _BLOCK + "/detach", _4XX, "unable to detach block storage", ProviderBusy, "csi #68"),
 )
 
 CAPACITY_WORDS = re.compile(r"capacity|not available|out of stock|sold out|unavailable", re.I)

@@ -77,6 +77,16 @@ class Vpc(Identified):
     date_created: Moment = None
 
 
+class Block(Identified):
+    id: str
+    region: Text
+    label: Text = ""
+    status: Text
+    size_gb: int = 0
+    attached_to_instance: Text = ""
+    date_created: Moment = None
+
+
 class RegionCost(Wire):
     hourly_cost: Decimal | None = None
 

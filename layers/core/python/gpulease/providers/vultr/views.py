@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from gpulease.domain.observation import Condition, Observation
 from gpulease.domain.offer import PlanKind
 from gpulease.domain.resource import ResourceKind
-from gpulease.providers.vultr.models import NO_ADDRESSES, Machine, Vpc
+from gpulease.ports import Ref
+from gpulease.providers.vultr.models import NO_ADDRESSES, Block, Machine, Vpc
 
 MARKER_PREFIX = "gpulease:"
 KEEP_TAG = "gpulease:keep"
@@ -87,4 +88,37 @@ def observed_vpc(vpc: Vpc) -> Observation:
         condition=Condition.READY,
         words="exists",
         created_at=vpc.date_created,
+    )
+
+
+def observed_block(block: Block, note: str = "") -> Observation:
+    """A block of a reply. Its label is its marker; what it is attached to shows late, in both directions."""
+    status, holder = block.status, block.attached_to_instance.lower()
+    condition = {"active": Condition.READY, "suspended": Condition.FAILED}.get(status, Condition.PENDING)
+    if "destr" in status:
+        condition = Condition.DELETING
+    return Observation(
+        kind=ResourceKind.VOLUME,
+        provider_id=block.id.lower(),
+        region=block.region.lower(),
+        marker=block.label,
+        condition=condition,
+        words=status + (f" ({note})" if note else ""),
+        created_at=block.date_created,
+        attached_to=holder,
+        attached=bool(holder),
+        size_gb=block.size_gb,
+    )
+
+
+def going(ref: Ref, route: Route, words: str) -> Observation:
+    """The API answers an error about a machine that is being deleted; it exists and costs until it is gone."""
+    return Observation(
+        kind=ResourceKind.INSTANCE,
+        provider_id=ref.provider_id.lower(),
+        region=ref.region,
+        marker=ref.marker,
+        condition=Condition.DELETING,
+        words=words,
+        subkind=route.kind.value,
     )
