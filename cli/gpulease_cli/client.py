@@ -136,6 +136,19 @@ class Client:
         """Give everything back. Accepted is not gone: ask for the lease until it is `released`."""
         return LeaseView.read(self._object("DELETE", f"/v1/leases/{quote(lease_id, safe='')}"))
 
+    def change(self, lease_id: str, patch: Json) -> LeaseView:
+        """Change the policy of a living lease. What is not named stays as it is."""
+        return LeaseView.read(self._object("PATCH", f"/v1/leases/{quote(lease_id, safe='')}", body=patch))
+
+    def touch(self, lease_id: str) -> LeaseView:
+        """Say that it is in use now."""
+        return LeaseView.read(self._object("POST", f"/v1/leases/{quote(lease_id, safe='')}/touch"))
+
+    def keep(self, lease_id: str, seconds: int) -> LeaseView:
+        """Keep it for so long from now on, used or not."""
+        path = f"/v1/leases/{quote(lease_id, safe='')}/keep"
+        return LeaseView.read(self._object("POST", path, body={"seconds": seconds}))
+
     def events(self, lease_id: str, *, cursor: str | None = None, limit: int = _PAGE) -> EventsPage:
         """One page, oldest first."""
         page = self._object("GET", f"/v1/leases/{quote(lease_id, safe='')}/events", _page(cursor, limit))

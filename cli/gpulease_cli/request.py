@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from gpulease_cli import ssh_keys
+from gpulease_cli import policy_options, ssh_keys
 from gpulease_cli.errors import CliError
 from gpulease_cli.text import clean, closest
 
@@ -63,6 +63,8 @@ class LeaseRequest:
     def call(self, field: str) -> str:
         """What the user calls this field of the API."""
         top = field.split(".", 1)[0].split("[", 1)[0]
+        if top == "policy" and top in self.from_options:
+            return policy_options.option_of(field)
         return _OPTIONS[top] if top in self.from_options and top in _OPTIONS else field
 
 
@@ -91,6 +93,8 @@ def from_options(values: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Decimal):
             value = str(value)
         found[field] = value
+    if policy := policy_options.fields(values):
+        found["policy"] = policy
     return found
 
 
@@ -193,7 +197,9 @@ def _check(request: LeaseRequest) -> None:
         LeaseSpec.model_validate({key: value for key, value in body.items() if key not in _BESIDE_THE_SPEC})
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        field = str(problem["loc"][0]) if problem["loc"] else ""
+        field = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
+        if not field.startswith("policy."):
+            field = field.partition(".")[0]
         raise CliError(_explained(field, problem), field=request.call(field)) from error
 
 

@@ -12,6 +12,7 @@ from gpulease_cli.complete import lease_names
 from gpulease_cli.options import api_options, json_option
 from gpulease_cli.resolve import resolve
 from gpulease_cli.text import clean, cost, duration, local_time, rate
+from gpulease_cli.told import agent_line, policy_lines
 from gpulease_cli.views import LeaseView
 
 
@@ -46,6 +47,7 @@ def _lines(lease: LeaseView, now: datetime) -> Iterator[str]:
     yield from _pair("plan", f"{lease.offer.plan} ({lease.offer.kind})" if lease.offer else "")
     yield from _pair("connect", lease.ssh or lease.address)
     yield from _pair("price", f"{rate(lease.price_per_hour_usd)}/h, {cost(lease.cost_so_far_usd)} so far")
+    yield from _pair("agent", agent_line(lease.raw))
     yield from _pair("owner", lease.owner)
     yield from _pair("created", local_time(lease.created_at))
     for name, at in (
@@ -55,6 +57,7 @@ def _lines(lease: LeaseView, now: datetime) -> Iterator[str]:
     ):
         yield from _pair(name, local_time(at) if at else "")
     yield from _pair("asked for", _asked(lease.spec))
+    yield from policy_lines(lease.raw.get("policy") or {})
     for text in lease.notices:
         yield from _pair("note", text)
     for text in lease.warnings:
@@ -80,7 +83,7 @@ def _asked(spec: Any) -> str:
     """The fields of the request that say something, without keys (too long to read)."""
     parts = []
     for key, value in spec.items():
-        if value in (None, "", [], {}) or key == "ssh_keys":
+        if value in (None, "", [], {}) or key in ("ssh_keys", "policy"):
             continue
         if isinstance(value, list):
             value = ",".join(map(str, value))

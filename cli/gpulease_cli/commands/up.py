@@ -11,6 +11,7 @@ from gpulease_cli.client import ApiProblem, ApiUnreachable, Client
 from gpulease_cli.errors import CliError
 from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, CountType, api_options, json_option, offer_options
+from gpulease_cli.policy_options import policy_options
 from gpulease_cli.problems import as_cli_error
 from gpulease_cli.progress import progress
 from gpulease_cli.request import LeaseRequest, build, from_file, from_options
@@ -31,6 +32,7 @@ from gpulease_cli.waiting import Waiter, WaitTimedOut
 @click.option("--image", metavar="IMAGE", help="Image of the provider; its default when missing.")
 @click.option("--label", multiple=True, metavar="K=V")
 @click.option("--max-duration", type=DURATION, metavar="TIME", help="Give it back after so long of running.")
+@policy_options
 @click.option("--max-attempts", type=CountType(1, 50), metavar="N", help="Offers to try. Default: 10.")
 @click.option("--retry-not-ready", is_flag=True, default=None, help="Try the next offer if not ready in time.")
 @click.option("--dry-run", is_flag=True, help="Only show the offers that would be tried, in order.")
@@ -58,6 +60,7 @@ def command(
     \b
     gpulease up --gpu A100 --gpu H100 --max-price 4 --name train
     gpulease up --gpu L40S --region ewr --start-script setup.sh --max-duration 8h --yes
+    gpulease up --gpu A100 --idle 1h --budget 40 --keep-off '0 22 * * */0 8 * * *@Europe/Berlin'
     gpulease up -f lease.yaml --max-price 2.50 --dry-run
     gpulease up --gpu A16 --no-wait --json | jq -r .id
     """

@@ -1,0 +1,24 @@
+"""`gpulease keep`: keep a machine for a while, used or not."""
+
+import click
+
+from gpulease_cli.app import App
+from gpulease_cli.complete import lease_names
+from gpulease_cli.options import DURATION, api_options, json_option
+from gpulease_cli.resolve import resolve
+from gpulease_cli.told import tell_next
+
+
+@click.command("keep")
+@click.argument("lease", metavar="NAME|ID", shell_complete=lease_names)
+@click.option("--for", "seconds", type=DURATION, required=True, metavar="TIME", help="From now on; at most 30d.")
+@json_option
+@api_options
+def command(app: App, lease: str, seconds: int, as_json: bool) -> None:
+    """Keep a machine for a while, used or not. Limits of time and money still hold.
+
+    \b
+    gpulease keep train --for 2h
+    """
+    client = app.client()
+    tell_next(app, client.keep(resolve(client, lease).id, seconds), as_json)
