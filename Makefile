@@ -95,7 +95,7 @@ bench-cost: .venv/.installed ## what the control plane costs in AWS, per lease a
 	@$(BIN)/python -m bench.bench_cost $(COST_ARGS)
 
 .PHONY: deploy-check
-deploy-check: .venv/.installed .venv-ministack/.locked .venv-sam/.locked ## deploy into a stand-in of AWS, run leases there (5 min)
+deploy-check: .venv/.installed .venv-ministack/.locked .venv-sam/.locked .venv-checkov/.locked ## deploy into a stand-in of AWS, run leases there (3 min)
 	@$(BIN)/python -m tests.e2e.deploy_check
 
 .PHONY: fuzz-api
@@ -132,6 +132,7 @@ lock: ## pin the newest versions that fit, into requirements/*.txt (with Python 
 	  "--output-file requirements/ministack.txt requirements/ministack.in" \
 	  "--output-file requirements/sam.txt requirements/sam.in" \
 	  "--output-file requirements/fuzz.txt requirements/fuzz.in" \
+	  "--output-file requirements/checkov.txt requirements/checkov.in" \
 	  "--output-file requirements/lock.txt requirements/lock.in" \
 	  "--constraint requirements/dev.txt --output-file layers/deps/requirements.txt layers/deps/requirements.in"; do \
 	  CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/python -m piptools compile --quiet --upgrade --strip-extras \
@@ -140,7 +141,7 @@ lock: ## pin the newest versions that fit, into requirements/*.txt (with Python 
 
 .PHONY: clean
 clean: ## remove environments, caches and built files
-	@rm -rf .venv .venv-ministack .venv-sam .venv-fuzz .venv-peers .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	@rm -rf .venv .venv-ministack .venv-sam .venv-checkov .venv-fuzz .venv-peers .venv-lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
 	  .aws-sam build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -165,6 +166,9 @@ FORCE:
 
 .venv-sam/.locked: requirements/sam.txt $(call stale,.venv-sam)
 	$(call make_venv,.venv-sam,requirements/sam.txt)
+
+.venv-checkov/.locked: requirements/checkov.txt $(call stale,.venv-checkov)
+	$(call make_venv,.venv-checkov,requirements/checkov.txt)
 
 .venv-fuzz/.locked: requirements/fuzz.txt $(call stale,.venv-fuzz)
 	$(call make_venv,.venv-fuzz,requirements/fuzz.txt)

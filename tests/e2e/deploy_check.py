@@ -1,8 +1,8 @@
 """`make deploy-check`: is the stack deployed, does a lease live its whole life in it, and does an update harm nobody?
 
 Everything is real but the cloud: the SAM CLI builds and deploys, functions run under their own roles, requests are
-signed, and pauses between polls take their time. The last line says what was found, and is printed whatever that is;
-the exit status is 0 only when all of it is as it should be.
+signed, and pauses between polls take their time. What takes long and needs nothing of the rest goes on beside it. The
+last line says what was found, and is printed whatever that is; the exit status is 0 only when all is as it should be.
 """
 
 import contextlib
@@ -15,7 +15,8 @@ import tempfile
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from gpulease_cli.views import LeaseView
 from gpulease_local.books import Comparison, all_records, compare
 from gpulease_sim.vultr import BookObject
 
+from tests.support import template_checks
+from tests.support.deploy_report import NotAsExpected, Report, until
 from tests.support.deployed import STACK, Caller, Deployed, Sam, Simulator
 from tests.support.ministack import REGION, server
 
@@ -34,38 +37,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TIME_SCALE = 60.0
 UPDATED = "+changed"
 KEY = "check-key-0123456789"
-SLOW_SECONDS = 60.0
-"""Longer than a deployment takes."""
+SLOWER_SECONDS = 15.0
+"""By how much machines are slower than one and a half deployments, so that those under way last longer than one."""
 SPEC = {"gpu_count": 1, "plan_kinds": ["vm"], "max_duration_seconds": 3600}
-EXPECTED = {
-    "stack": "CREATE_COMPLETE",
-    "lease": "released",
-    "unsigned": "403",
-    "foreign": "404",
-    "update": "ok",
-    "orphans": "0",
-}
 SCHEDULED = ("CheckLeasesFunction", "SweepFunction", "RefreshOffersFunction")
-
-
-class NotAsExpected(AssertionError):
-    """Something that the check looks at is not as it should be."""
-
-
-@dataclass
-class Report:
-    """What was found so far, by the names of the last line."""
-
-    found: dict[str, str] = field(default_factory=lambda: dict.fromkeys(EXPECTED, "not-reached"))
-    started: float = field(default_factory=monotonic)
-
-    def line(self) -> str:
-        """The last line."""
-        return "deploy-check: " + " ".join(f"{name}={value}" for name, value in self.found.items())
-
-    def say(self, text: str) -> None:
-        """One line of progress, with the seconds since the start."""
-        print(f"{monotonic() - self.started:6.1f} s  {text}", flush=True)
 
 
 def main() -> int:
@@ -81,7 +56,7 @@ def main() -> int:
         if "--trace" in sys.argv:
             raise
     print(report.line())
-    return 0 if complete and report.found == EXPECTED else 1
+    return 0 if complete and report.as_expected else 1
 
 
 def _check(report: Report, work: Path) -> None:
@@ -93,25 +68,45 @@ def _check(report: Report, work: Path) -> None:
         stack.callback(simulator.stop)
         parameters = {"VultrUrl": simulator.url, "SshPort": str(ssh_port)}
 
-        source = sam.copy("first")
-        sam.run("sam", "validate", "--lint", cwd=source)
-        sam.run("cfn-lint", "template.yaml", cwd=source)
-        report.say("template: valid, no finding of cfn-lint")
-        sam.build(source)
+        report.say("stand-in of AWS and simulated Vultr: they answer")
+        source = sam.copy("stack")
+        beside = stack.enter_context(ThreadPoolExecutor(max_workers=3))
+        checks = [beside.submit(check, sam, source) for check in template_checks.ALL]
+        built = beside.submit(sam.build, source)
+        for check in checks:
+            report.say(check.result())
+        built.result()
         report.say("built")
+        began = monotonic()
         sam.deploy(source, parameters)
         deployed = Deployed(sam.server)
         report.found["stack"] = deployed.status()
         report.say(f"stack: {report.found['stack']}")
 
-        world = World(report, sam, deployed, simulator, Caller.create(sam.server, "alice"))
+        slow_seconds = 1.5 * (monotonic() - began) + SLOWER_SECONDS
+        world = World(report, sam, deployed, simulator, Caller.create(sam.server, "alice"), slow_seconds)
+        runs_before = world.make_schedules_frequent()
+        change = beside.submit(_change, sam, source)
         world.configure_command_line()
         world.fill_catalogue()
         world.live_one_lease(Caller.create(sam.server, "mallory"))
-        world.see_schedules_fire()
-        world.update_under_way(parameters)
+        world.see_schedules_fire(runs_before)
+        releasing = world.rent_beside_a_failed_workflow()
+        change.result()
+        world.update_under_way(source, parameters, releasing)
         world.compare_books()
         world.delete_stack(source)
+
+
+def _change(sam: Sam, source: Path) -> None:
+    """Make another version of what lies in `source` and build it."""
+    module = source / "layers" / "core" / "python" / "gpulease" / "__init__.py"
+    text = module.read_text(encoding="utf-8")
+    changed = re.sub(r'^(__version__ = ".*)"$', rf'\1{UPDATED}"', text, flags=re.MULTILINE)
+    if changed == text:
+        raise NotAsExpected(f"{module} says no version")
+    module.write_text(changed, encoding="utf-8")
+    sam.build(source)
 
 
 @contextlib.contextmanager
@@ -137,6 +132,7 @@ class World:
     deployed: Deployed
     simulator: Simulator
     user: Caller
+    slow_seconds: float
 
     @property
     def api(self) -> Client:
@@ -185,8 +181,8 @@ class World:
         self.report.found["lease"] = self.api.lease(lease).state
         self.report.say("lease: released")
 
-    def see_schedules_fire(self) -> None:
-        """Each schedule calls its function; the rare ones are made frequent for the occasion."""
+    def make_schedules_frequent(self) -> dict[str, int]:
+        """The rare schedules are made frequent for the occasion; how often each called its function before."""
         scheduler = self.sam.server.client("scheduler")
         before = {name: self._runs(name) for name in SCHEDULED}
         for listed in scheduler.list_schedules()["Schedules"]:
@@ -195,23 +191,47 @@ class World:
             scheduler.update_schedule(
                 **{name: kept[name] for name in wanted if name in kept}, ScheduleExpression="rate(1 minute)"
             )
-        _until(lambda: all(self._runs(name) > before[name] for name in SCHEDULED), 150, "schedules did not fire")
+        return before
+
+    def see_schedules_fire(self, before: dict[str, int]) -> None:
+        """Each schedule has called its function since then, not counting the one call that the check made itself."""
+        own = {"RefreshOffersFunction": 1}
+        until(
+            lambda: all(self._runs(name) > before[name] + own.get(name, 0) for name in SCHEDULED),
+            150,
+            "schedules did not fire",
+        )
         self.report.say(f"schedules: {', '.join(SCHEDULED)} called")
 
-    def update_under_way(self, parameters: dict[str, str]) -> None:
-        """A new version is deployed while two machines are being made and two given back."""
-        changed = self._changed_version()
-        self.sam.build(changed)
-        self._machines(destruction_seconds=SLOW_SECONDS)
-        releasing = [self._rent("r1"), self._rent("r2")]
-        self._wait_for(dict.fromkeys(releasing, "running"), 240)
-        self._machines(active_seconds=SLOW_SECONDS, destruction_seconds=2)
+    def rent_beside_a_failed_workflow(self) -> list[str]:
+        """Two leases that will be slow to give back; the workflow of one is aborted, told of and started again."""
+        self._machines(destruction_seconds=self.slow_seconds)
+        leases = [self._rent("r1"), self._rent("r2")]
+        machines = self.sam.server.client("stepfunctions")
+        arn = f"{self.deployed.resources()['ProvisionStateMachine']}".replace(":stateMachine:", ":execution:")
+        machines.stop_execution(executionArn=f"{arn}:{leases[0]}-provision-1", error="Aborted", cause="by the check")
+
+        def goes_on() -> bool:
+            self.deployed.invoke("CheckLeasesFunction")
+            return any(each.kind == "workflow_restarted" for each in self.api.all_events(leases[0]))
+
+        until(goes_on, 60, "an aborted workflow was not started again")
+        [restart] = [each for each in self.api.all_events(leases[0]) if each.kind == "workflow_restarted"]
+        if restart.raw["facts"]["told"] is not True:
+            raise NotAsExpected("an aborted workflow was found by its lease's own due time, not by its message")
+        self._wait_for(dict.fromkeys(leases, "running"), 240)
+        self.report.say("two more leases: running, one after its workflow was aborted and told of through the queue")
+        return leases
+
+    def update_under_way(self, source: Path, parameters: dict[str, str], releasing: list[str]) -> None:
+        """A new version is deployed while two machines are being made and two given back (case C55)."""
+        self._machines(active_seconds=self.slow_seconds, destruction_seconds=2)
         creating = [self._rent("c1"), self._rent("c2")]
         for lease in releasing:
             self.api.release(lease)
-        _until(lambda: all(self._asked(lease) for lease in creating), 120, "nothing was asked of the provider")
+        until(lambda: all(self._asked(lease) for lease in creating), 120, "nothing was asked of the provider")
         before = self._states(creating, releasing)
-        self.sam.deploy(changed, parameters)
+        self.sam.deploy(source, parameters)
         status, after = self.deployed.status(), self._states(creating, releasing)
         self.report.say(f"update: {status}, leases {before} → {after}")
         version = str(self.api.health()["version"])
@@ -291,7 +311,7 @@ class World:
             return True
 
         try:
-            _until(reached, seconds, f"not reached: {wanted}")
+            until(reached, seconds, f"not reached: {wanted}")
         except NotAsExpected as late:
             states = {lease: api.lease(lease).state for lease in wanted}
             faults = "; ".join(self.deployed.faults()) or "no fault in any execution"
@@ -307,16 +327,6 @@ class World:
     def _machines(self, **seconds: float) -> None:
         """How long machines that are created from now on take, in seconds of this computer's clock."""
         self._control("POST", "settings", {"vm": {name: value * TIME_SCALE for name, value in seconds.items()}})
-
-    def _changed_version(self) -> Path:
-        source = self.sam.copy("second")
-        module = source / "layers" / "core" / "python" / "gpulease" / "__init__.py"
-        text = module.read_text(encoding="utf-8")
-        changed = re.sub(r'^(__version__ = ".*)"$', rf'\1{UPDATED}"', text, flags=re.MULTILINE)
-        if changed == text:
-            raise NotAsExpected(f"{module} says no version")
-        module.write_text(changed, encoding="utf-8")
-        return source
 
     def _runs(self, function: str) -> int:
         return sum(line.get("message") == "schedule_done" for line in self.deployed.log_lines(function))
@@ -355,14 +365,6 @@ def _status(call: Callable[[], object]) -> str:
 
 def _why(api: Client, view: LeaseView) -> str:
     return "; ".join(event.text for event in api.all_events(view.id))
-
-
-def _until(reached: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    give_up = monotonic() + seconds
-    while not reached():
-        if monotonic() > give_up:
-            raise NotAsExpected(f"{otherwise} (within {seconds:g} s)")
-        sleep(1)
 
 
 if __name__ == "__main__":

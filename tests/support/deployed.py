@@ -23,6 +23,8 @@ from gpulease_cli.client import Client
 from tests.support.ministack import ACCOUNT, REGION, Ministack, executable
 
 STACK = "gpulease-check"
+_OTHER_FOLDERS = {"checkov": ("GPULEASE_CHECKOV", ".venv-checkov")}
+"""Commands that are not with the SAM CLI: the variable that names their folder, else the environment they are in."""
 _PACKED = ("template.yaml", "samconfig.toml", "layers", "functions", "statemachines")
 
 
@@ -42,7 +44,7 @@ class Sam:
         """Run one of the environment's commands and return what it printed. Raises CommandFailed."""
         home = self.work / "home"
         home.mkdir(parents=True, exist_ok=True)
-        folder = Path(os.environ.get("GPULEASE_SAM") or self.repository / ".venv-sam" / "bin")
+        folder = self._folder(command[0])
         done = subprocess.run(  # noqa: S603 - our own commands
             [str(folder / command[0]), *command[1:]],
             cwd=cwd,
@@ -69,6 +71,10 @@ class Sam:
             raise CommandFailed(f"{' '.join(command)}:\n{(done.stdout + done.stderr)[-4000:]}")
         return done.stdout + done.stderr
 
+    def _folder(self, command: str) -> Path:
+        variable, folder = _OTHER_FOLDERS.get(command, ("GPULEASE_SAM", ".venv-sam"))
+        return Path(os.environ.get(variable) or self.repository / folder / "bin")
+
     def copy(self, name: str) -> Path:
         """A copy of all that is deployed, to build from."""
         target = self.work / name
@@ -82,8 +88,8 @@ class Sam:
         return target
 
     def build(self, source: Path) -> None:
-        """Build what lies in `source`."""
-        self.run("sam", "build", cwd=source)
+        """Build what lies in `source`; what has not changed since the last time is taken from there."""
+        self.run("sam", "build", "--cached", cwd=source)
 
     def deploy(self, source: Path, parameters: Mapping[str, str]) -> None:
         """Deploy what was built in `source` under the name STACK."""
