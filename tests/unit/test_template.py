@@ -1,5 +1,6 @@
 """What no stand-in for AWS checks in `template.yaml`: read and compared with the code."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from gpulease.ledger.keys import RUNTIME_TTL
 from gpulease.runtime.settings import PREFIX, Settings
+from gpulease.steps import alarms
 from gpulease_local.failed_executions import HIDDEN_SECONDS
 
 from tests.support import template_policies
@@ -19,7 +21,8 @@ MACHINES = resources(DOCUMENT, "AWS::Serverless::StateMachine")
 DEFAULTS = DOCUMENT["Globals"]["Function"]
 WITHOUT_RESOURCES = {"logs"}
 """Services of which some actions know no resource, so that only `*` is possible."""
-RUNBOOK_ALARMS = {"ReleaseStuck", "SweepIncomplete", "ProviderAuthFailed", "UnownedResourceFound"}
+ABOUT_US = {"AlarmNotSent", "LeasesUnchecked", "Undelivered"}
+"""What no function can tell of itself, so that CloudWatch alone does; all others the functions send as well."""
 
 
 def test_every_setting_is_given_by_the_template_or_has_a_default() -> None:
@@ -72,7 +75,9 @@ def test_every_state_machine_logs_and_traces(name: str) -> None:
     (target,) = MACHINES[name]["Logging"]["Destinations"]
 
     assert target["CloudWatchLogsLogGroup"]["LogGroupArn"] == {"GetAtt": "WorkflowLogs.Arn"}
-    assert MACHINES[name]["Tracing"]["Enabled"] is True
+    assert MACHINES[name]["Tracing"]["Enabled"] == {"If": ["Traces", True, False]}
+    assert DOCUMENT["Conditions"]["Traces"] == {"Equals": [{"Ref": "Tracing"}, "Active"]}
+    assert DEFAULTS["Tracing"] == {"Ref": "Tracing"}
 
 
 @pytest.mark.parametrize("name", [name for name, each in FUNCTIONS.items() if "Events" in each])
@@ -103,7 +108,19 @@ def test_the_table_that_expires_does_so_by_the_attribute_that_the_code_writes() 
     assert specified == {"AttributeName": RUNTIME_TTL, "Enabled": True}
 
 
-def test_each_alarm_of_the_runbook_is_counted_from_the_log_and_watched() -> None:
+def _runbook() -> set[str]:
+    text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^## ([A-Z]\w+)$", text, re.MULTILINE))
+
+
+def test_the_runbook_and_the_template_have_the_same_alarms() -> None:
+    watching = resources(DOCUMENT, "AWS::CloudWatch::Alarm")
+
+    assert {name.removesuffix("Alarm") for name in watching} == _runbook()
+    assert all(DOCUMENT["Resources"][name]["Condition"] == "WatchesWithCloudWatch" for name in watching)
+
+
+def test_each_alarm_that_functions_send_is_counted_from_the_log_and_watched() -> None:
     filters = resources(DOCUMENT, "AWS::Logs::MetricFilter").values()
     counted = {
         found[1]: each["MetricTransformations"][0]["MetricName"]
@@ -112,8 +129,45 @@ def test_each_alarm_of_the_runbook_is_counted_from_the_log_and_watched() -> None
     }
     watched = {each["MetricName"] for each in resources(DOCUMENT, "AWS::CloudWatch::Alarm").values()}
 
-    assert counted == {name: name for name in RUNBOOK_ALARMS}
-    assert watched >= RUNBOOK_ALARMS
+    assert counted == {name: name for name in _runbook() - ABOUT_US}
+    assert watched >= set(counted)
+
+
+def test_every_alarm_that_code_sends_is_in_the_runbook() -> None:
+    sent = {value for name, value in vars(alarms).items() if name.isupper() and isinstance(value, str)}
+
+    assert {"ReleaseStuck", "UnownedResourceFound"} <= sent
+    assert {name for name in sent if name[0].isupper()} <= _runbook()
+
+
+def _dashboard() -> tuple[list[dict[str, Any]], set[str]]:
+    """The widgets, and what the text refers to."""
+    text, names = DOCUMENT["Resources"]["OverviewDashboard"]["Properties"]["DashboardBody"]["Sub"]
+    used = {each.partition(".")[0] for each in re.findall(r"\$\{([\w:.]+)\}", text)}
+    return json.loads(re.sub(r"\$\{([\w:.]+)\}", r"<\1>", text))["widgets"], used - set(names)
+
+
+def test_the_dashboard_shows_what_somebody_wants_to_know() -> None:
+    widgets, used = _dashboard()
+    shown = {text for each in widgets for metric in each["properties"]["metrics"] for text in map(str, metric)}
+    counted = {
+        f["MetricTransformations"][0]["MetricName"] for f in resources(DOCUMENT, "AWS::Logs::MetricFilter").values()
+    }
+
+    assert {name for name in used if "::" not in name} <= set(DOCUMENT["Resources"])
+    assert set(MACHINES) <= used
+    assert {"BilledMachines", "BilledUsdPerHour", "ReleaseStuck", "UnownedResourceFound"} <= shown & counted
+    assert {"ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted", "4xx", "5xx"} <= shown
+    assert {"<FailedExecutionsQueue.QueueName>", "<UndeliveredQueue.QueueName>"} <= shown
+    assert all(any(f'MetricName="{name}"' in text for text in shown) for name in ("Errors", "Duration"))
+
+
+def test_the_dashboard_has_no_widget_over_another() -> None:
+    places = [(each["x"], each["y"], each["width"], each["height"]) for each in _dashboard()[0]]
+    cells = [(x + i, y + j) for x, y, width, height in places for i in range(width) for j in range(height)]
+
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
 
 
 def test_every_state_machine_tells_of_executions_that_failed() -> None:

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+from gpulease.domain.cost import rate_now
 from gpulease.domain.model import Instant, Model
 from gpulease.domain.observation import Observation
 from gpulease.domain.release import MAX_PAUSE_SECONDS
@@ -143,6 +145,21 @@ class Judgement:
 
 
 @dataclass
+class Bill:
+    """What the ledger lists as billed in the places that were looked at."""
+
+    resources: int = 0
+    machines: int = 0
+    usd_per_hour: Decimal = Decimal(0)
+
+    def add(self, resource: Resource) -> None:
+        """One open resource."""
+        self.resources += 1
+        self.machines += resource.kind is ResourceKind.INSTANCE
+        self.usd_per_hour += rate_now(resource)
+
+
+@dataclass
 class SweepReport:
     """What one sweep did, as numbers, and as sentences for people."""
 
@@ -162,6 +179,7 @@ class SweepReport:
     lost: int = 0
     failed: int = 0
     lines: list[str] = field(default_factory=list)
+    bill: Bill = field(default_factory=Bill)
 
     def counts(self) -> dict[str, int]:
         """The numbers alone."""

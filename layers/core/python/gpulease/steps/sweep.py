@@ -67,6 +67,15 @@ def run(deps: Deps, *, dry_run: bool = False, time_limit: timedelta = TIME_LIMIT
         report.places += 1
         once, read_at = shared.setdefault(state.account, (Once(), deps.clock.now()))
         _Place(deps, state, once, read_at, started + time_limit, report).sweep()
+    if not (dry_run or report.left or report.skipped or report.incomplete):
+        # Of all places or of none: a part would look as if the rest had been given back.
+        bill = report.bill
+        deps.log.info(
+            "what_is_billed",
+            resources=bill.resources,
+            machines=bill.machines,
+            usd_per_hour=float(bill.usd_per_hour),
+        )
     return report
 
 
@@ -129,7 +138,10 @@ class _Place:
         return judge(look, self._rows(provider), self._state)
 
     def _rows(self, provider: Provider) -> Iterator[Resource]:
-        return self._deps.ledger.open_resources(provider=provider.name, region=self._state.region)
+        for row in self._deps.ledger.open_resources(provider=provider.name, region=self._state.region):
+            if row.account == self._state.account:
+                self._report.bill.add(row)
+            yield row
 
     def _act(self, provider: Provider, judgement: Judgement) -> None:
         report, deps = self._report, self._deps
