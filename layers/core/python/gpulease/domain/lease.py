@@ -173,7 +173,9 @@ class ResumeProgress(Model):
     last_asked_at: Instant | None = None
     next_try_at: Instant | None = None
     started_at: Instant | None = None
-    """When a start was accepted."""
+    """When a start was accepted, or the machine was seen starting."""
+    refused_for: str = ""
+    """Reason of the last call's refusal; empty after a call whose answer is not known: the machine may start."""
     last_error: str = ""
     attempts_before: int = 0
     """Attempts of the lease when it began: only those after it count for its limits."""

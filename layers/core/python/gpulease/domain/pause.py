@@ -8,6 +8,7 @@ belong to somebody else.
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from gpulease.domain.cache import has_left_all
 from gpulease.domain.event import Event
 from gpulease.domain.lease import (
     Lease,
@@ -197,7 +198,7 @@ def keep_cache(record: LeaseRecord, now: datetime) -> Change | None:
 def keep_cache_done(record: LeaseRecord) -> bool:
     """Whether all that was given back is proven gone, and no cache counts a machine of this lease any more."""
     gone = all(resource.state is ResourceState.RELEASED for resource in record.resources)
-    return gone and all(attempt.volume is None or attempt.volume.left for attempt in record.lease.attempts)
+    return gone and has_left_all(record.lease)
 
 
 def is_paused_in_fact(record: LeaseRecord) -> bool:
@@ -271,14 +272,7 @@ def warned_of_release(record: LeaseRecord, now: datetime) -> Change:
     lease, end = record.lease, release_at(record.lease)
     text = f"{RELEASE_NOTICE}: given back at {end:%Y-%m-%d %H:%M} UTC unless it is resumed before"
     told = event(lease.id, now, "paused_release_soon", f"{lease.name}: {text}", "warning")
-    lease = lease.model_copy(update={"notices": (*lease.notices, text), "updated_at": now})
-    return change(lease.model_copy(update={"next_check_at": paused_check_at(lease, now)}), record.lease.epoch, (told,))
-
-
-def paused_check_at(lease: Lease, now: datetime) -> datetime | None:
-    """When a paused lease has to be looked at for its own limits; None = never."""
-    moments = [at for at in (release_warning_at(lease), release_at(lease)) if at is not None]
-    return max(min(moments), now) if moments else None
+    return change(lease.model_copy(update={"notices": (*lease.notices, text), "updated_at": now}), lease.epoch, (told,))
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -287,7 +281,8 @@ def paused_check_at(lease: Lease, now: datetime) -> datetime | None:
 def resting(record: LeaseRecord, now: datetime, since: datetime | None = None) -> Lease:
     at = since or now
     lease = moved(record.lease, LeaseState.PAUSED, now, paused_at=at, resume=None, waiting_for="", restarts=0)
-    return lease.model_copy(update={"next_check_at": paused_check_at(lease, now)})
+    # The next check knows the limits that apply, and when the one after it has to come.
+    return lease.model_copy(update={"next_check_at": now + CHECK_WORKFLOW_EVERY})
 
 
 def without(texts: tuple[str, ...], beginning: str) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved, to_r
 START_PATIENCE = timedelta(minutes=2)
 """How long a start that is refused for lack of capacity is tried again, unless its owner gives more."""
 START_AGAIN_AFTER = timedelta(seconds=30)
+LONGEST_PATIENCE = timedelta(minutes=10)
+"""For a machine that is still stopping, and for a provider that does not answer."""
 
 
 def request_resume(
@@ -79,7 +81,12 @@ def asked_to_start(record: LeaseRecord, now: datetime) -> Change:
     """Written before each start call, so that twins of a step send one, and at most one goes out in 30 s."""
     lease, progress = record.lease, _resume(record)
     asked = progress.model_copy(
-        update={"tries": progress.tries + 1, "last_asked_at": now, "next_try_at": now + START_AGAIN_AFTER}
+        update={
+            "tries": progress.tries + 1,
+            "last_asked_at": now,
+            "next_try_at": now + START_AGAIN_AFTER,
+            "refused_for": "",
+        }
     )
     return change(lease.model_copy(update={"resume": asked, "updated_at": now}), lease.epoch)
 
@@ -141,8 +148,8 @@ def back_to_paused(record: LeaseRecord, now: datetime, reason: Reason, why: str)
     """
     lease, resume = record.lease, _resume(record)
     kept = kept_before(record)
-    if kept is not None and kept.stopped_at is None:
-        raise ValueError(f"lease {lease.id}: {kept.id} is not stopped")
+    if kept is not None and may_run(record):
+        raise ValueError(f"lease {lease.id}: {kept.id} may run")
     attempts = tuple(_after_failed_resume(a, kept, resume, now, reason) for a in lease.attempts)
     left = tuple(
         m for r in record.resources if r.attempt > resume.attempts_before and (m := to_release(r, now)) is not r
@@ -157,8 +164,6 @@ def back_to_paused(record: LeaseRecord, now: datetime, reason: Reason, why: str)
         }
     )
     done = resting(LeaseRecord(noted, record.resources), now, since=lease.paused_at)
-    if left:
-        done = done.model_copy(update={"next_check_at": now + CHECK_WORKFLOW_EVERY})
     text = f"{lease.name} stays paused: {reason} ({why}); nothing of it was deleted"
     facts: dict[str, Fact] = {"reason": reason.value}
     told = event(lease.id, now, "resume_failed", text[:600], "warning", **facts)
@@ -189,7 +194,8 @@ def stopped_again(record: LeaseRecord, now: datetime, reason: Reason, why: str) 
     kept = kept_before(record)
     attempts = tuple(_after_failed_resume(a, kept, resume, now, reason) for a in record.lease.attempts)
     noted = record.lease.model_copy(update={"attempts": attempts})
-    stopping = pausing(LeaseRecord(noted, record.resources), now, PauseMode.STOP, reason, why, None)
+    machines = tuple(_as_running(m, noted, resume.last_asked_at or now) if m is kept else m for m in record.resources)
+    stopping = pausing(LeaseRecord(noted, machines), now, PauseMode.STOP, reason, why, None)
     if stopping.lease is None or stopping.lease.pause is None:
         raise ValueError("a pause without its progress")
     notice = f"{RESUME_NOTICE}: {reason} ({why}); it is stopped again, nothing was deleted"[:500]
@@ -200,18 +206,41 @@ def stopped_again(record: LeaseRecord, now: datetime, reason: Reason, why: str) 
         }
     )
     told = event(lease.id, now, "resume_failed", notice[:600], "warning", reason=reason.value)
-    return Change(lease.id, lease, stopping.resources, (told, *stopping.events), stopping.epoch)
+    changed = tuple(m for m in machines if m is not record.resource(m.id))
+    bare = tuple(m for m in stopping.resources if all(m.id != c.id for c in changed))
+    changed = tuple(m.model_copy(update={"address": ""}) for m in changed)
+    return Change(lease.id, lease, (*changed, *bare), (told, *stopping.events), stopping.epoch)
+
+
+def _as_running(machine: Resource, lease: Lease, since: datetime) -> Resource:
+    """As it may be: at its full price until it is seen stopped."""
+    price = next(a.offer.price_per_hour_usd for a in lease.attempts if a.number == machine.attempt)
+    return seen_started(machine, since, machine.status, price)
+
+
+def gives_up_at(progress: ResumeProgress) -> datetime:
+    """Until when a start is tried: as long as its owner waits for capacity, and longer for what is no refusal."""
+    if progress.refused_for == Reason.NO_CAPACITY:
+        return progress.give_up_at
+    return max(progress.give_up_at, progress.requested_at + LONGEST_PATIENCE)
+
+
+def may_run(record: LeaseRecord) -> bool:
+    """Whether the kept machine runs or may have been started by a call whose answer is not known."""
+    kept, progress = kept_before(record), _resume(record)
+    if kept is None:
+        return False
+    return kept.stopped_at is None or (progress.tries > 0 and not progress.refused_for)
 
 
 def given_up_resuming(record: LeaseRecord, now: datetime, reason: Reason, why: str) -> Change:
     """What ends a resume that came to nothing: paused, or stopped again first where the machine may run."""
-    kept = kept_before(record)
-    if kept is not None and kept.stopped_at is None:
+    if may_run(record):
         return stopped_again(record, now, reason, why)
     return back_to_paused(record, now, reason, why)
 
 
-def now_running(record: LeaseRecord, now: datetime, text: str, next_check_at: datetime | None) -> Change:
+def now_running(record: LeaseRecord, now: datetime, text: str) -> Change:
     """Provisioning or resuming → running. A machine that was kept while a new one was made is given back now."""
     lease = record.lease
     running = moved(
@@ -224,14 +253,13 @@ def now_running(record: LeaseRecord, now: datetime, text: str, next_check_at: da
         resume=None,
         paused_at=None,
         waiting_for="",
-        next_check_at=next_check_at,
+        # The next check knows the limits that apply, and when the one after it has to come.
+        next_check_at=now + CHECK_WORKFLOW_EVERY,
     )
     replaced: tuple[Resource, ...] = ()
     if lease.resume is not None and lease.resume.mode is ResumeMode.NEW:
         before = lease.resume.attempts_before
         replaced = tuple(m for r in record.resources if r.attempt <= before and (m := to_release(r, now)) is not r)
-    if replaced:
-        running = running.model_copy(update={"next_check_at": now + CHECK_WORKFLOW_EVERY})
     return change(running, lease.epoch, (event(lease.id, now, "running", text),), replaced)
 
 

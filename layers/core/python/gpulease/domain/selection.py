@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from gpulease.domain.lease import Attempt, Lease, Reason
 from gpulease.domain.offer import Offer
+from gpulease.domain.resume import counted_attempts
 from gpulease.domain.spec import LeaseSpec, PrivateNetwork, SpotPolicy
 
 SAME_OFFER_AGAIN = frozenset({Reason.NEVER_APPEARED, Reason.THROTTLED})
@@ -115,9 +116,10 @@ def known_gpus(offers: Iterable[Offer]) -> list[str]:
 
 def next_offers(lease: Lease, offers: Iterable[Offer]) -> list[Offer]:
     """Offers still worth a try for this lease, in order. Empty when its tries are used up."""
-    if sum(a.asked and a.reason is not Reason.THROTTLED for a in lease.attempts) >= lease.spec.max_attempts:
+    attempts = counted_attempts(lease)
+    if sum(a.asked and a.reason is not Reason.THROTTLED for a in attempts) >= lease.spec.max_attempts:
         return []
-    return [o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease) for a in lease.attempts)]
+    return [o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease) for a in attempts)]
 
 
 def _excluded_by(attempt: Attempt, offer: Offer, lease: Lease) -> bool:
@@ -129,19 +131,19 @@ def _excluded_by(attempt: Attempt, offer: Offer, lease: Lease) -> bool:
     if attempt.offer.key != offer.key:
         return False
     if attempt.reason in SAME_OFFER_AGAIN:
-        same = [a for a in lease.attempts if a.offer.key == offer.key and a.reason is attempt.reason]
+        same = [a for a in counted_attempts(lease) if a.offer.key == offer.key and a.reason is attempt.reason]
         if attempt.reason is Reason.THROTTLED:
             return same[-1].started_at - same[0].started_at > THROTTLED_PATIENCE
         return len(same) >= MAX_TRIES_OF_ONE_OFFER
     if attempt.reason is Reason.NETWORK_UNSUPPORTED and lease.spec.private_network is PrivateNetwork.PREFERRED:
         # Refused with the network in the create call; the next try goes without it, and its refusal says the rest.
-        return sum(a.offer.key == offer.key and a.reason is attempt.reason for a in lease.attempts) > 1
+        return sum(a.offer.key == offer.key and a.reason is attempt.reason for a in counted_attempts(lease)) > 1
     return True
 
 
 def reason_to_give_up(lease: Lease) -> tuple[Reason, str]:
     """What to tell the user when no offer is left: the last attempt's end, or no_capacity over all of them."""
-    ended = [a for a in lease.attempts if a.reason is not None]
+    ended = [a for a in counted_attempts(lease) if a.reason is not None]
     if not ended:
         return Reason.NO_CAPACITY, "no offer of the catalogue fits and is in stock"
     tried = "; ".join(f"{a.offer.key}: {a.reason}" + (f" ({a.detail})" if a.detail else "") for a in ended)

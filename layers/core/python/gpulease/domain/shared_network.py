@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from gpulease.domain.event import Event
-from gpulease.domain.lease import Attempt, Lease, LeaseKind, LeaseState, Reason
+from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, LeaseKind, LeaseState, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.domain.spec import LeaseSpec
@@ -115,7 +115,7 @@ def uses_network(record: LeaseRecord, attempt: Attempt) -> bool:
         return False
     machines = record.of_kind(ResourceKind.INSTANCE, attempt.number)
     if not machines:
-        return attempt.open and attempt.reason is None and record.lease.state is LeaseState.PROVISIONING
+        return attempt.open and attempt.reason is None and record.lease.state in IN_PROVISION
     if all(machine.state is ResourceState.RELEASED for machine in machines):
         return False
     return not attachment.dropped or attachment.passed or attachment.ever_accepted

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from gpulease.domain.event import Event, Fact
-from gpulease.domain.lease import NEXT_STATES, Lease, LeaseState, Reason
+from gpulease.domain.lease import NEXT_STATES, Attempt, Lease, LeaseState, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ReleaseProgress, Resource, ResourceState
 from gpulease.domain.spec import LeaseSpec
@@ -81,7 +81,7 @@ def cancel(record: LeaseRecord, *, now: datetime, reason: Reason, detail: str = 
     epoch = lease.epoch + 1
     attempts = tuple(
         a.model_copy(update={"ended_at": now, "reason": reason, "detail": detail})
-        if a.open and lease.state is LeaseState.PROVISIONING
+        if a.open and _is_tried(lease, a)
         else a
         for a in lease.attempts
     )
@@ -107,6 +107,12 @@ def cancel(record: LeaseRecord, *, now: datetime, reason: Reason, detail: str = 
         events=(event(lease.id, now, "release_requested", text, reason=reason.value, epoch=epoch),),
         epoch=lease.epoch,
     )
+
+
+def _is_tried(lease: Lease, attempt: Attempt) -> bool:
+    """Whether this attempt has never been handed over."""
+    tried_anew = lease.resume is not None and attempt.number > lease.resume.attempts_before
+    return lease.state is LeaseState.PROVISIONING or (lease.state is LeaseState.RESUMING and tried_anew)
 
 
 def reopen(record: LeaseRecord, late: Resource, *, now: datetime) -> Change:

@@ -13,6 +13,8 @@ RELEASE_STUCK = "ReleaseStuck"
 AUTH_FAILED = "ProviderAuthFailed"
 SWEEP_INCOMPLETE = "SweepIncomplete"
 UNOWNED_FOUND = "UnownedResourceFound"
+PAUSE_STUCK = "PauseStuck"
+STOPPED_STILL_BILLED = "stopped_still_billed"
 BUDGET = "BudgetNearlySpent"
 CACHE_EXPIRING = "CacheExpiring"
 CACHE_LOST = "CacheLost"
@@ -65,6 +67,24 @@ def budget_nearly_spent(deps: Deps, record: LeaseRecord) -> None:
         "usd_per_hour": str(price_per_hour(record, deps.clock.now())),
     }
     deps.notifier.alarm(BUDGET, f"${spent:.2f} of ${lease.rules.budget_usd} are spent by {lease.name}", facts)
+
+
+def pause_stuck(deps: Deps, machine: Resource, reason: str, last_error: str) -> None:
+    """A machine that is stopped, or should be, is billed in full. Its lease remembers that it was told."""
+    where = f"{machine.provider}/{machine.region}"
+    text = f"{machine.kind} {machine.provider_id or machine.id} at {where} is billed in full although it was to stop"
+    if reason == STOPPED_STILL_BILLED:
+        text = f"{machine.kind} {machine.provider_id} at {where} is stopped, and the provider bills it in full"
+    facts: dict[str, Fact] = {
+        "lease_id": machine.lease_id,
+        "provider": machine.provider,
+        "region": machine.region,
+        "resource_id": machine.id,
+        "provider_id": machine.provider_id,
+        "reason": reason,
+        "last_error": last_error,
+    }
+    deps.notifier.alarm(PAUSE_STUCK, text, facts)
 
 
 def cache_alarm(deps: Deps, name: str, cache: Lease, text: str, reason: str, volume: Resource | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from gpulease.domain.lease import Attachment, Attempt, Lease, LeaseState, Reason
+from gpulease.domain.lease import IN_PROVISION, Attachment, Attempt, Lease, Reason
 from gpulease.domain.observation import Condition, Observation
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource, ResourceState
@@ -38,7 +38,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
 
 
 def _turn(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.PROVISIONING)
+    record = load_current(command, deps, *IN_PROVISION)
     attempt, machine = record.lease.attempt, machine_of(record)
     if attempt is None or attempt.reason is not None or machine is None:
         return Outcome("failed")

@@ -10,7 +10,7 @@ from math import ceil
 
 from gpulease.domain.event import Event
 from gpulease.domain.gate import Lane
-from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason
+from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import (
     Rate,
@@ -71,7 +71,7 @@ _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.PROVISIONING)
+    record = load_current(command, deps, *IN_PROVISION)
     attempt = record.lease.attempt
     if attempt is None or attempt.reason is not None:
         return Outcome("failed")
@@ -85,7 +85,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     network_id = ""
     if _wants_shared_network(record.lease.spec):
         network_id = network_to_pass(record, attempt, place_of(record.lease, attempt, provider), deps)
-        record = load_current(command, deps, LeaseState.PROVISIONING)
+        record = load_current(command, deps, *IN_PROVISION)
     intent = _intent(record, attempt, provider, deps)
     # First of all: should everything after this be lost, the sweep still looks there.
     deps.sweeps.note_place(intent.account, intent.region)
@@ -108,7 +108,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if deps.clock.now() - intent.intended_at > STALE_AFTER:
         return Outcome("unknown")
     if late is not None:
-        record = load_current(command, deps, LeaseState.PROVISIONING)
+        record = load_current(command, deps, *IN_PROVISION)
     else:
         record = LeaseRecord(lease.model_copy(update={"version": lease.version + 1}), record.resources)
     return _send(record, attempt, intent, provider, deps, network_id)
@@ -242,7 +242,7 @@ def _end_attempt(
     except LeaseConflict:
         # Most often `check_leases` has looked at it during the call, and the answer still holds.
         lease = record.lease
-        again = load_current(StepCommand(lease_id=lease.id, epoch=lease.epoch), deps, LeaseState.PROVISIONING)
+        again = load_current(StepCommand(lease_id=lease.id, epoch=lease.epoch), deps, *IN_PROVISION)
         attempt = again.lease.attempt
         if attempt is None or attempt.number != closed.attempt or attempt.reason is not None:
             raise

@@ -6,7 +6,7 @@ A shared one is made by the first of those who join it: the intent has one id wh
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpulease.domain.lease import Attempt, Lease, LeaseKind, LeaseState, Reason
+from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, LeaseKind, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import may_close_intent
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState, marker_for, resource_id
@@ -47,7 +47,7 @@ class Home:
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.PROVISIONING)
+    record = load_current(command, deps, *IN_PROVISION)
     attempt = record.lease.attempt
     if attempt is None or attempt.reason is not None:
         return Outcome("failed")
@@ -157,7 +157,7 @@ def _create(record: LeaseRecord, home: Home, provider: Provider, deps: Deps) -> 
 def command_record(deps: Deps, record: LeaseRecord) -> LeaseRecord:
     """The record as it is now, for the same epoch (raises LeaseSuperseded)."""
     lease = record.lease
-    return load_current(StepCommand(lease_id=lease.id, epoch=lease.epoch), deps, LeaseState.PROVISIONING)
+    return load_current(StepCommand(lease_id=lease.id, epoch=lease.epoch), deps, *IN_PROVISION)
 
 
 def _refused(record: LeaseRecord, intent: Resource, error: ProviderRejected | ProviderThrottled, deps: Deps) -> Outcome:

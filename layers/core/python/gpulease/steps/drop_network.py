@@ -1,6 +1,6 @@
 """The lease goes on without its private network: mark the network and start giving it back beside this workflow."""
 
-from gpulease.domain.lease import Attachment, Attempt, LeaseState
+from gpulease.domain.lease import IN_PROVISION, Attachment, Attempt
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ResourceState
 from gpulease.domain.transitions import to_release
@@ -14,7 +14,7 @@ OUTCOMES = frozenset({"dropped", "superseded"})
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.PROVISIONING)
+    record = load_current(command, deps, *IN_PROVISION)
     attempt = record.lease.attempt
     if attempt is not None and attempt.attachment is not None and attempt.attachment.holder_id:
         return _leave(record, attempt, attempt.attachment, deps)

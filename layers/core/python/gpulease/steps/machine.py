@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from gpulease.domain.event import Fact
-from gpulease.domain.lease import Attempt, Reason
+from gpulease.domain.lease import Attempt, LeaseState, Reason
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import PlanKind
 from gpulease.domain.record import Change, LeaseRecord
@@ -136,7 +136,9 @@ def _locked_out(record: LeaseRecord, machine: Resource, error: ProviderAuthFaile
 
 def _note(record: LeaseRecord, machine: Resource, seen: Observation, deps: Deps) -> None:
     """Keep what is shown of the machine up to date. Skipped when nothing changed: a write costs money."""
-    address = seen.address or machine.address
+    # While it is only starting again the provider may still show the address that it had before (C40).
+    shown = seen.address if record.lease.state is LeaseState.PROVISIONING or seen.condition is Condition.READY else ""
+    address = shown or machine.address
     known = (machine.status, machine.address, machine.absences) == (seen.words, address, 0)
     if known and LOCKED_OUT not in record.lease.waiting_for:
         return

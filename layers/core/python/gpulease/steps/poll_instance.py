@@ -1,6 +1,6 @@
 """Wait until the provider says that the machine is ready; find it by its marker where the create answer was lost."""
 
-from gpulease.domain.lease import LeaseState
+from gpulease.domain.lease import IN_PROVISION
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
 from gpulease.steps.machine import look, machine_of, poll_pause_seconds
@@ -14,7 +14,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
 
 
 def _look(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.PROVISIONING)
+    record = load_current(command, deps, *IN_PROVISION)
     attempt, machine = record.lease.attempt, machine_of(record)
     if attempt is None or attempt.reason is not None or machine is None:
         return Outcome("failed")

@@ -1,6 +1,6 @@
 """Mark what a failed attempt left, start giving it back beside this workflow, and say whether to try another offer."""
 
-from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.lease import IN_PROVISION, Reason
 from gpulease.domain.record import Change
 from gpulease.domain.selection import may_try_next
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, to_release
@@ -15,7 +15,7 @@ OUTCOMES = frozenset({"next", "give_up", "superseded"})
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.PROVISIONING)
+    record = load_current(command, deps, *IN_PROVISION)
     lease = record.lease
     if not lease.attempts:
         return Outcome("next")

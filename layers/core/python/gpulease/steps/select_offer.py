@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta
 
 from gpulease.domain.event import Event
-from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason
+from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, LeaseState, Reason
 from gpulease.domain.offer import Offer, PlanKind
+from gpulease.domain.pause import without
 from gpulease.domain.record import Change
 from gpulease.domain.selection import next_offers
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved
@@ -18,6 +19,7 @@ from gpulease.errors import (
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current
+from gpulease.steps.pausing import PAUSE_NOTICE, pause_notice
 from gpulease.steps.starting import go_on, start_overdue_release
 
 OUTCOMES = frozenset({"offer", "more", "none", "handed_over", "superseded"})
@@ -31,7 +33,7 @@ function must end in time. The next turn goes on after them."""
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.REQUESTED, LeaseState.PROVISIONING)
+    record = load_current(command, deps, LeaseState.REQUESTED, *IN_PROVISION)
     now = deps.clock.now()
     if command.started_at is not None and now - command.started_at > HAND_OVER_AFTER:
         go_on(record, "provision", deps)
@@ -61,7 +63,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         lease = lease.model_copy(update={"attempts": (*lease.attempts, attempt)})
         events.append(_told(lease.id, attempt, now))
         if attempt.open:
-            lease = _under_way(lease, attempt, now)
+            lease = _under_way(lease, attempt, now, deps)
             break
     if events:
         deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=tuple(events), epoch=command.epoch))
@@ -111,15 +113,15 @@ def _told(lease_id: str, attempt: Attempt, now: datetime) -> Event:
     return event(lease_id, now, "offer_passed_over", text, offer=offer.key, reason=str(attempt.reason))
 
 
-def _under_way(lease: Lease, attempt: Attempt, now: datetime) -> Lease:
-    notices = lease.notices
+def _under_way(lease: Lease, attempt: Attempt, now: datetime, deps: Deps) -> Lease:
+    notices = (*without(lease.notices, PAUSE_NOTICE), pause_notice(lease, attempt.offer, deps))
     if attempt.offer.kind is PlanKind.BARE_METAL:
         minutes = round((attempt.ready_deadline - now).total_seconds() / 60)
         notice = f"bare metal can take up to {minutes} minutes to become ready"
         notices = notices if notice in notices else (*notices, notice)
     return moved(
         lease,
-        LeaseState.PROVISIONING,
+        LeaseState.RESUMING if lease.state is LeaseState.RESUMING else LeaseState.PROVISIONING,
         now,
         notices=notices,
         waiting_for=f"{attempt.offer.key} to be created",

@@ -1,0 +1,235 @@
+"""Pausing and resuming a lease, on whoever's word: what all who ask for it share, and what its steps share."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from gpulease.domain.agent import AgentRecord, is_silent
+from gpulease.domain.cost import rate_now
+from gpulease.domain.lease import Lease, PauseMode, Reason
+from gpulease.domain.offer import Offer
+from gpulease.domain.pause import effective_then, is_stuck, pause_mode, request_pause, seen_stopped
+from gpulease.domain.pause_plan import BilledPart, PausePlan, per_hour, plan_pause
+from gpulease.domain.policy import Capacity, Then
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.release import ABSENCES_NEEDED
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.domain.resume import START_PATIENCE, request_resume
+from gpulease.domain.transitions import event
+from gpulease.errors import InputInvalid, LeaseNotFound
+from gpulease.ports import Deps, Provider
+from gpulease.steps import alarms
+from gpulease.steps.base import record_fact, ref_of
+from gpulease.steps.facts import adopt
+from gpulease.steps.losing import end
+from gpulease.steps.starting import machine_for, workflow_name
+
+PAUSE_NOTICE = "when paused:"
+
+
+# --- on somebody's word -----------------------------------------------------------------------------------------------
+
+
+def mode_of(record: LeaseRecord, deps: Deps) -> PauseMode | None:
+    """What a pause of this lease would do; None = it would keep nothing."""
+    offer = offer_of(record.lease)
+    can_stop = offer is not None and can_be_stopped(offer, deps)
+    return pause_mode(can_stop=can_stop, has_cache=bool(record.lease.cache_id))
+
+
+def then_of(record: LeaseRecord, then: Then, deps: Deps) -> Then:
+    """What really follows a limit of this lease whose policy says `then`."""
+    offer = offer_of(record.lease)
+    can_stop = offer is not None and can_be_stopped(offer, deps)
+    return effective_then(then, can_stop=can_stop, has_cache=bool(record.lease.cache_id))
+
+
+def pause_lease(record: LeaseRecord, deps: Deps, reason: Reason, detail: str = "") -> LeaseRecord:
+    """Running → pausing, and its workflow started. Raises InputInvalid where a pause would keep nothing, ValueError in
+    other states, LeaseConflict."""
+    mode = mode_of(record, deps)
+    if mode is None:
+        raise InputInvalid("a pause would keep nothing of this lease", field="pause")
+    change = request_pause(
+        record, now=deps.clock.now(), mode=mode, reason=reason, detail=detail, flush=bool(record.lease.cache_id)
+    )
+    return decided(change, deps)
+
+
+def resume_lease(
+    record: LeaseRecord,
+    deps: Deps,
+    detail: str = "",
+    *,
+    on_no_capacity: Capacity | None = None,
+    patience: timedelta = START_PATIENCE,
+) -> LeaseRecord:
+    """Paused → resuming, and its workflow started. Raises ValueError in other states, LeaseConflict."""
+    change = request_resume(
+        record, now=deps.clock.now(), detail=detail, on_no_capacity=on_no_capacity, patience=patience
+    )
+    return decided(change, deps)
+
+
+def decided(change: Change, deps: Deps) -> LeaseRecord:
+    """Write a decision and start the workflow that carries it out. Should this die in between, or the start be lost,
+    `check_leases` finds a lease in motion without a workflow."""
+    deps.ledger.commit(change)
+    record = deps.ledger.load(change.lease_id)
+    machine = machine_for(record.lease)
+    if machine is not None:
+        deps.workflows.start(machine, workflow_name(record.lease, machine), record.lease.id, record.lease.epoch)
+    return record
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def plan_of(record: LeaseRecord, deps: Deps) -> PausePlan:
+    """What a pause of this lease would do and cost."""
+    offer = offer_of(record.lease)
+    machine = machine_held(record)
+    running = rate_now(machine) if machine is not None else Decimal(0)
+    if offer is None:
+        return plan_pause(None, provider="nobody", running=running, stopped=Decimal(0), cache=None)
+    mode = mode_of(record, deps)
+    stopped = deps.providers.get(offer.provider).stopped_price_per_hour(offer) if mode is PauseMode.STOP else Decimal(0)
+    cache = cache_part(record.lease, deps)
+    return plan_pause(mode, provider=offer.provider, running=running, stopped=stopped, cache=cache)
+
+
+def pause_notice(lease: Lease, offer: Offer, deps: Deps) -> str:
+    """What a pause would be on a machine of this offer: told before the machine is asked for (law 11)."""
+    has_cache = lease.spec.cache is not None
+    mode = pause_mode(can_stop=can_be_stopped(offer, deps), has_cache=has_cache)
+    if mode is None:
+        then = "is given back when its policy says pause" if _pauses(lease) else "cannot be paused"
+        return f"{PAUSE_NOTICE} {offer.provider} bills a stopped machine in full and there is no cache: it {then}"
+    stopped = deps.providers.get(offer.provider).stopped_price_per_hour(offer) if mode is PauseMode.STOP else Decimal(0)
+    plan = plan_pause(
+        mode,
+        provider=offer.provider,
+        running=offer.price_per_hour_usd,
+        stopped=stopped,
+        cache=cache_part(lease, deps),
+    )
+    return f"{PAUSE_NOTICE} {plan.text}"
+
+
+def _pauses(lease: Lease) -> bool:
+    rules = lease.rules
+    idle = rules.idle.enabled and rules.idle.then is Then.PAUSE
+    return idle or (rules.unreachable.enabled and rules.unreachable.then is Then.PAUSE)
+
+
+def cache_part(lease: Lease, deps: Deps) -> BilledPart | None:
+    """What the lease's cache costs; None = it has none."""
+    if not lease.cache_id:
+        return None
+    try:
+        cache = deps.ledger.load(lease.cache_id)
+    except LeaseNotFound:
+        return None
+    price = sum((rate_now(volume) for volume in cache.of_kind(ResourceKind.VOLUME)), Decimal(0))
+    return BilledPart(f"cache {cache.lease.name}", price)
+
+
+def paused_text(record: LeaseRecord, deps: Deps) -> str:
+    """What is said when a lease has become `paused`."""
+    machine = machine_held(record)
+    parts = [BilledPart("its disk", rate_now(machine))] if machine is not None else []
+    cache = cache_part(record.lease, deps)
+    parts += [cache] if cache is not None else []
+    billed = ", ".join(f"{part.what} {per_hour(part.usd_per_hour)}" for part in parts) or "nothing"
+    return f"{record.lease.name} is paused; billed meanwhile: {billed}"
+
+
+# --- what the steps share ---------------------------------------------------------------------------------------------
+
+
+def offer_of(lease: Lease) -> Offer | None:
+    """Of its current machine, or of the last one."""
+    attempt = lease.attempt or (lease.attempts[-1] if lease.attempts else None)
+    return attempt.offer if attempt is not None else None
+
+
+def offer_of_machine(lease: Lease, machine: Resource) -> Offer:
+    return next(attempt.offer for attempt in lease.attempts if attempt.number == machine.attempt)
+
+
+def machine_held(record: LeaseRecord) -> Resource | None:
+    """Its current machine, while it is held."""
+    attempt = record.lease.attempt
+    machines = record.of_kind(ResourceKind.INSTANCE, attempt.number) if attempt is not None else ()
+    return next((machine for machine in machines if machine.state is ResourceState.HELD), None)
+
+
+def can_be_stopped(offer: Offer, deps: Deps) -> bool:
+    return deps.providers.get(offer.provider).can_stop(offer)
+
+
+def gone(record: LeaseRecord, machine: Resource, provider: Provider, deps: Deps) -> bool:
+    """It was read as absent by id. When that is so twice, and by marker too, the lease ends as lost: True."""
+    found = provider.find(ref_of(machine))
+    others = [seen for seen in found if seen.provider_id != machine.provider_id]
+    if others:
+        adopt(deps, machine, others)
+    here = len(found) > len(others)
+    absences = 0 if here else machine.absences + 1
+    if absences != machine.absences:
+        counted = machine.model_copy(update={"absences": absences})
+        deps.ledger.commit(Change(lease_id=record.lease.id, resources=(counted,), epoch=record.lease.epoch))
+    if absences < ABSENCES_NEEDED:
+        return False
+    end(deps, deps.ledger.load(record.lease.id), machine, f"missing since {deps.clock.now():%H:%M} UTC")
+    return True
+
+
+def wants_flush(record: LeaseRecord, agent: AgentRecord | None, now: datetime) -> bool:
+    """Whether an agent that can hear it still has time to save and unmount the cache."""
+    progress, attempt = record.lease.pause, record.lease.attempt
+    if progress is None or progress.flush_deadline is None or now >= progress.flush_deadline:
+        return False
+    if agent is None or attempt is None or agent.attempt != attempt.number or is_silent(agent, now):
+        return False
+    if agent.first_report_at is None:
+        return False
+    return agent.flushed_at is None or agent.flushed_at < progress.requested_at
+
+
+def tell_if_stuck(record: LeaseRecord, deps: Deps) -> LeaseRecord:
+    """Ten minutes after a pause was asked for its machine is billed still: people are told, once. Returns the lease as
+    it is then."""
+    progress, machine, now = record.lease.pause, machine_held(record), deps.clock.now()
+    if progress is None or machine is None or progress.mode is not PauseMode.STOP or not is_stuck(progress, now):
+        return record
+    # Told before it is noted as told: cut off in between, it is told twice and not never.
+    alarms.pause_stuck(deps, machine, "still_billed", progress.last_error)
+    told = event(
+        record.lease.id,
+        now,
+        "pause_stuck",
+        f"{machine.kind} {machine.provider_id} has not stopped for 10 minutes; it is still billed, and asked again",
+        "error",
+        provider=machine.provider,
+        region=machine.region,
+        resource_id=machine.id,
+        provider_id=machine.provider_id,
+        reason="still_billed",
+    )
+    lease = record.lease.model_copy(update={"pause": progress.model_copy(update={"alarmed_at": now})})
+    deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=(told,), epoch=lease.epoch))
+    return deps.ledger.load(lease.id)
+
+
+def note_stopped(record: LeaseRecord, machine: Resource, words: str, price: Decimal, deps: Deps) -> None:
+    """A fact, whatever the epoch: from now on it costs what a stopped one costs."""
+
+    def change(found: LeaseRecord, resource: Resource) -> Change | None:
+        now = deps.clock.now()
+        noted = seen_stopped(resource, now, words, price)
+        if noted is resource or resource.state is ResourceState.RELEASED:
+            return None
+        told = event(found.lease.id, now, "instance_stopped", f"the provider shows {words}", resource_id=resource.id)
+        return Change(lease_id=found.lease.id, resources=(noted,), events=(told,))
+
+    record_fact(deps, record.lease.id, machine.id, change)
