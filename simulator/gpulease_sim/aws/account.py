@@ -114,6 +114,13 @@ class Machine:
     start_failures: float = 0
     terminates_ignored: int = 0
     ended: float = math.inf
+    get_from: float = 0
+    """From when on calls by id find it."""
+    list_from: float = 0
+
+    def __post_init__(self) -> None:
+        self.get_from = self.created + self.draws.between(self.behaviour.get_lag_seconds, "get lag")
+        self.list_from = self.created + self.draws.between(self.behaviour.list_lag_seconds, "list lag")
 
     @property
     def spot(self) -> bool:
@@ -152,6 +159,12 @@ class Disk:
     attachments: int = 0
     mounted: bool = False
     turn: int = 0
+    get_from: float = 0
+    list_from: float = 0
+
+    def __post_init__(self) -> None:
+        self.get_from = self.created + self.draws.between(self.behaviour.get_lag_seconds, "get lag")
+        self.list_from = self.created + self.draws.between(self.behaviour.list_lag_seconds, "list lag")
 
 
 @dataclass(slots=True)
@@ -170,7 +183,7 @@ class Account:
         self.seed = seed
         self.settings = settings
         self.now = clock()
-        self.moto = MotoSide(seed, tuple(settings.image_parameters.values()))
+        self.moto = MotoSide(seed, tuple(settings.image_parameters.values()), settings.account_id)
         self.book = Book(clock)
         self.machines: dict[str, Machine] = {}
         self.disks: dict[str, Disk] = {}
@@ -222,22 +235,16 @@ class Account:
         if not instance_id.startswith("i-"):
             raise ApiError("InvalidInstanceID.Malformed", id=instance_id)
         found = self.machines.get(instance_id)
-        if found is None or found.region != region or self.now < self.seen_from(found, "get"):
+        if found is None or found.region != region or self.now < found.get_from:
             raise ApiError("InvalidInstanceID.NotFound", id=instance_id)
         return found
 
     def disk(self, region: str, volume_id: str) -> Disk:
         """The volume as calls by id see it. Raises InvalidVolume.NotFound."""
         found = self.disks.get(volume_id)
-        if found is None or found.region != region or self.now < self.seen_from(found, "get"):
+        if found is None or found.region != region or self.now < found.get_from:
             raise ApiError("InvalidVolume.NotFound", id=volume_id)
         return found
-
-    @staticmethod
-    def seen_from(thing: Machine | Disk, how: str) -> float:
-        """From when on calls by id (`get`) or lists (`list`) show it."""
-        bounds = thing.behaviour.get_lag_seconds if how == "get" else thing.behaviour.list_lag_seconds
-        return thing.created + thing.draws.between(bounds, f"{how} lag")
 
     def machines_of(self, region: str) -> list[Machine]:
         """All instances of a region, oldest first."""

@@ -55,8 +55,6 @@ def launch(account: Account, machine: Machine) -> None:
     elif machine.boots > 1 and behaviour.start_failure and machine.start_failures < behaviour.start_failures:
         action = functools.partial(_fail_start, account, machine)
     later(account, machine, when, action)
-    if when <= account.now:
-        account.advance()
 
 
 def _fail_launch(account: Account, machine: Machine) -> None:

@@ -16,8 +16,8 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from moto.core.request import normalize_request
 from moto.core.responses import ActionResult
-from moto.ec2.models import amis, ec2_backends
-from moto.ec2.models.amis import Ami
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.amis import Ami, AmiBackend
 from moto.ec2.models.block_device import BlockDeviceType
 from moto.ec2.models.elastic_block_store import VolumeAttachment
 from moto.ec2.models.instance_types import INSTANCE_TYPES
@@ -34,6 +34,10 @@ _NUMBERS = itertools.count(1)
 _MAKING = threading.Lock()
 _RESPONSES = {"ec2": EC2Response, "sts": TokenResponse, "ssm": SimpleSystemManagerResponse}
 DLAMI_OWNER = "898082745236"
+
+
+def _load_nothing(_: AmiBackend) -> None:
+    """moto's 1,300 images take two seconds per region to load, and six milliseconds per launch to look through."""
 
 
 class _Caught(Exception):
@@ -56,24 +60,25 @@ class _QuietEC2(EC2Response):
 class MotoSide:
     """One account within moto."""
 
-    def __init__(self, seed: int, images: tuple[str, ...]) -> None:
+    def __init__(self, seed: int, images: tuple[str, ...], shown_account: str) -> None:
         self.account = f"{next(_NUMBERS):012d}"
         self._seed = seed
+        self._shown = shown_account
         self._calls = 0
         self._images = images
         self._backends: dict[str, Any] = {}
 
     def backend(self, region: str) -> Any:
-        """moto's EC2 of one region, with few images: its launch code looks through all of them."""
+        """moto's EC2 of one region, with our images only: each launch looks through all of them."""
         found = self._backends.get(region)
         if found is None:
             with _MAKING, self.random():
-                all_images = amis.AMIS
-                amis.AMIS = [each for each in all_images if "ubuntu" in each["name"].lower()][:3]
+                load = AmiBackend._load_amis
+                AmiBackend._load_amis = _load_nothing  # type: ignore[method-assign,assignment]
                 try:
                     found = self._backends[region] = ec2_backends[self.account][region]
                 finally:
-                    amis.AMIS = all_images
+                    AmiBackend._load_amis = load  # type: ignore[method-assign,assignment]
                 for name in self._images:
                     self._add_image(found, region, name)
         return found
@@ -109,7 +114,8 @@ class MotoSide:
         with self.random():
             status, answered, text = self._dispatch(_RESPONSES[service], service, region, headers, body)
         kept = {name: str(value) for name, value in answered.items() if name.lower() == "content-type"}
-        return SimResponse(status, kept, text if isinstance(text, bytes) else text.encode())
+        answered_bytes = text if isinstance(text, bytes) else text.encode()
+        return SimResponse(status, kept, answered_bytes.replace(self.account.encode(), self._shown.encode()))
 
     def make(self, region: str, body: bytes) -> Any:
         """What moto's EC2 makes of a call, as an object. Raises PassedOn where moto refuses it."""

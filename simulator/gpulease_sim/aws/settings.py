@@ -144,6 +144,9 @@ class Settings:
     buckets: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(BUCKETS))
     """Action, its beginning (`Describe`) or `` (all others) to (size, refill per second); empty: no limit."""
     latency_seconds: Range = (0, 0)
+    brief: bool = False
+    """Instances are shown without network interfaces, groups and metadata options: botocore needs half the time for
+    them, which counts where thousands are listed again and again."""
 
     capacity: Mapping[str, int] = field(default_factory=dict)
     """`zone/type` (`*` for either, a region counts for its zones) to how many may be pending or running at once."""

@@ -44,7 +44,7 @@ def _pool(account: Account, call: Call) -> list[Machine]:
             text = "The parameter instancesSet cannot be used with the parameter maxResults"
             raise ApiError("InvalidParameterCombination", text=text)
         return [account.machine(call.region, each) for each in dict.fromkeys(asked)]
-    return [each for each in account.machines_of(call.region) if account.now >= account.seen_from(each, "list")]
+    return [each for each in account.machines_of(call.region) if account.now >= each.list_from]
 
 
 def describe_instances(account: Account, call: Call) -> str:
@@ -107,8 +107,9 @@ def instance(account: Account, machine: Machine) -> str:
     if machine.reason is not None:
         code, text = machine.reason
         parts.append(f"<stateReason><code>{escape(code)}</code><message>{escape(text)}</message></stateReason>")
+    brief = account.settings.brief
     parts += [
-        _groups(machine),
+        "" if brief else _groups(machine),
         f"<architecture>{moto.architecture}</architecture><rootDeviceType>ebs</rootDeviceType>"
         f"<rootDeviceName>{moto.root_device_name}</rootDeviceName>",
         _mappings(account, machine),
@@ -117,10 +118,10 @@ def instance(account: Account, machine: Machine) -> str:
         element("spotInstanceRequestId", request.id if request is not None else None),
         f"<clientToken>{escape(moto.client_token or '')}</clientToken>{tag_set(machine.tags)}",
         "<hypervisor>xen</hypervisor>",
-        "<networkInterfaceSet/>" if gone else items("networkInterfaceSet", (_nic(account, machine, public),)),
+        "<networkInterfaceSet/>" if gone or brief else items("networkInterfaceSet", (_nic(account, machine, public),)),
         f"<ebsOptimized>{escape(bool(moto.ebs_optimized))}</ebsOptimized>",
         f"<sourceDestCheck>{escape(bool(moto.source_dest_check))}</sourceDestCheck>",
-        _metadata(machine),
+        "" if brief else _metadata(machine),
     ]
     return "".join(parts)
 

@@ -264,11 +264,7 @@ def describe(account: Account, call: Call) -> str:
     if asked:
         pool = [account.disk(call.region, each) for each in asked]
     else:
-        pool = [
-            disk
-            for disk in account.disks.values()
-            if disk.region == call.region and account.now >= account.seen_from(disk, "list")
-        ]
+        pool = [disk for disk in account.disks.values() if disk.region == call.region and account.now >= disk.list_from]
     found = [disk for disk in pool if matches(filters, functools.partial(_value, disk))]
     page, token = show.page(params, found)
     return items("volumeSet", (_wire(account, disk) for disk in page)) + element("nextToken", token)
