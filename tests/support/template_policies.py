@@ -70,7 +70,7 @@ def _resources_of(action: str, named: Any) -> list[str]:
         if (found[1] == "execution") != (action == "states:DescribeExecution"):
             return []
         machine = found[2].removesuffix(":*")
-        return ["provision", "release"] if machine == "*" else [machine]
+        return ["provision", "release", "cache"] if machine == "*" else [machine]
     return [text]
 
 
@@ -107,6 +107,7 @@ _RESOURCE_NAMES = {
     "secrets": "secrets `gpulease/<stack>/*`",
     "provision": "the state machine `<stack>-provision`",
     "release": "the state machine `<stack>-release`",
+    "cache": "the state machine `<stack>-cache`",
 }
 
 

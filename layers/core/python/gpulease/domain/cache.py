@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import sha256
+from typing import Any
 
 from gpulease.domain.cache_spec import CacheSpec
 from gpulease.domain.event import Event
@@ -28,7 +29,7 @@ CHECK_USER_EVERY = timedelta(minutes=10)
 """How often a cache in use is asked whether its machine still exists. Leaving itself does not wait for it."""
 WARN_BEFORE = timedelta(hours=48)
 EXPIRY_WARNING = "nobody uses it"
-"""How the warning before an expiry begins; it is taken off when the cache is used again."""
+"""How the warning before an end begins; it is taken off when the cache is used again."""
 FREE_LOOKS_NEEDED = 2
 FREE_LOOKS_APART = timedelta(seconds=3)
 DETACH_AFTER = timedelta(seconds=60)
@@ -95,7 +96,7 @@ def new_cache(spec: CacheSpec, name: str, generation: int, now: datetime) -> tup
         cache=spec,
         request_digest=spec_digest(spec),
     )
-    lease = lease.model_copy(update={"next_check_at": next_check(lease) if ready else now + CHECK_WORKFLOW_EVERY})
+    lease = lease.model_copy(update={"next_check_at": next_check(lease, now) if ready else now + CHECK_WORKFLOW_EVERY})
     place = f"{spec.size_gb} GB in {place_of(spec)}" if spec.has_volume else "object store only"
     return lease, event(lease.id, now, "cache_requested", f"cache {name} was requested ({place})")
 
@@ -177,16 +178,14 @@ def user_of(lease: Lease) -> CacheUser | None:
 
 def taken(lease: Lease, member: str, now: datetime) -> Lease:
     """The cache with this machine as its one user."""
-    used = lease.model_copy(
-        update={"members": (member,), "used_at": now, "updated_at": now, "warnings": without_warning(lease)}
-    )
-    return used.model_copy(update={"next_check_at": now + CHECK_USER_EVERY})
+    used = lease.model_copy(update={"members": (member,), "used_at": now, "updated_at": now, **_unwarned(lease)})
+    return used.model_copy(update={"next_check_at": next_check(used, now)})
 
 
 def freed(lease: Lease, now: datetime) -> Lease:
     """The cache without a user."""
     free = lease.model_copy(update={"members": (), "used_at": now, "updated_at": now})
-    return free.model_copy(update={"next_check_at": next_check(free)})
+    return free.model_copy(update={"next_check_at": next_check(free, now)})
 
 
 def uses_cache(record: LeaseRecord, attempt: Attempt) -> bool:
@@ -240,41 +239,57 @@ def is_free(volume: VolumeAttachment) -> bool:
 
 
 def expires_at(lease: Lease) -> datetime | None:
-    """When an unused cache ends; None = never, or it is in use, or it is not usable (yet)."""
-    spec = lease.cache
-    if spec is None or spec.expire_after_seconds is None or lease.state is not LeaseState.RUNNING or lease.members:
+    """When an unused cache ends; None = never, or it is in use, or it is not usable (yet).
+
+    A warning that came late puts the end off: there is as much time after it as if it had come in time.
+    """
+    lead = _lead(lease)
+    if lead is None or lease.cache is None or lease.cache.expire_after_seconds is None:
         return None
-    return (lease.used_at or lease.running_at or lease.created_at) + timedelta(seconds=spec.expire_after_seconds)
+    since = lease.used_at or lease.running_at or lease.created_at
+    end = since + timedelta(seconds=lease.cache.expire_after_seconds)
+    return end if lease.expiry_warned_at is None else max(end, lease.expiry_warned_at + lead)
 
 
 def warns_at(lease: Lease) -> datetime | None:
-    """When its owner is told of the coming expiry: 48 hours before, and at half of a short one."""
-    end = expires_at(lease)
-    if end is None or lease.cache is None or lease.cache.expire_after_seconds is None:
+    """When its owner is told of the end: 48 hours before, or at half of a short expiry. None = never, or told."""
+    lead, end = _lead(lease), expires_at(lease)
+    return end - lead if lead is not None and end is not None and lease.expiry_warned_at is None else None
+
+
+def _lead(lease: Lease) -> timedelta | None:
+    """How long before its end the owner is told; None = it does not end by itself as it is now."""
+    seconds = lease.cache.expire_after_seconds if lease.cache is not None else None
+    if seconds is None or lease.state is not LeaseState.RUNNING or lease.members:
         return None
-    return end - min(WARN_BEFORE, timedelta(seconds=lease.cache.expire_after_seconds / 2))
+    return min(WARN_BEFORE, timedelta(seconds=seconds / 2))
 
 
-def is_warned(lease: Lease) -> bool:
-    return any(warning.startswith(EXPIRY_WARNING) for warning in lease.warnings)
+def warned(lease: Lease, now: datetime) -> Lease:
+    """The cache with its owner told of its end."""
+    told = lease.model_copy(update={"expiry_warned_at": now, "updated_at": now})
+    end = expires_at(told)
+    text = f"{EXPIRY_WARNING}: it is removed with all it holds at {end:%Y-%m-%d %H:%M} UTC" if end else EXPIRY_WARNING
+    told = told.model_copy(update={"warnings": (*_unwarned(lease)["warnings"], text)})
+    return told.model_copy(update={"next_check_at": end})
 
 
-def without_warning(lease: Lease) -> tuple[str, ...]:
-    """Its warnings without the one about the expiry."""
-    return tuple(warning for warning in lease.warnings if not warning.startswith(EXPIRY_WARNING))
+def _unwarned(lease: Lease) -> dict[str, Any]:
+    kept = tuple(warning for warning in lease.warnings if not warning.startswith(EXPIRY_WARNING))
+    return {"warnings": kept, "expiry_warned_at": None}
 
 
-def next_check(lease: Lease) -> datetime | None:
-    """When a usable cache is looked at next: for its user, for its warning, for its end; None = never by itself."""
+def next_check(lease: Lease, now: datetime) -> datetime | None:
+    """When a usable cache is looked at next: for its user, its warning or its end; None = never by itself."""
     if lease.members:
-        return lease.updated_at + CHECK_USER_EVERY
-    return expires_at(lease) if is_warned(lease) else warns_at(lease)
+        return now + CHECK_USER_EVERY
+    return warns_at(lease) or expires_at(lease)
 
 
 def with_expiry(lease: Lease, seconds: int | None, now: datetime) -> Lease:
     """The cache with another expiry; a warning about the old one is taken off."""
     spec = spec_of(lease).model_copy(update={"expire_after_seconds": seconds})
-    changed = lease.model_copy(update={"cache": spec, "updated_at": now, "warnings": without_warning(lease)})
+    changed = lease.model_copy(update={"cache": spec, "updated_at": now, **_unwarned(lease)})
     if lease.state is not LeaseState.RUNNING:
         return changed
-    return changed.model_copy(update={"next_check_at": next_check(changed)})
+    return changed.model_copy(update={"next_check_at": next_check(changed, now)})

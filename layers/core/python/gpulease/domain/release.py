@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
+from gpulease.domain.cache import to_leave
+from gpulease.domain.lease import Attempt
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import CREATED, ReleaseProgress, Resource, ResourceKind, ResourceState
 
@@ -42,27 +44,42 @@ ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class NextRelease:
-    """What to give back now. `resource` None: wait so long (`wait_seconds` > 0), or nothing is left (0)."""
+    """What to give back now. `resource` None: leave a cache, or wait so long (seconds), or nothing is left (0)."""
 
     resource: Resource | None
     wait_seconds: int = 0
+    cache: bool = False
+    """A machine that had a cache's volume is gone: its volume must be seen free."""
 
 
 def next_to_release(record: LeaseRecord, now: datetime) -> NextRelease:
     """The resource to work on next: machines before what they hold, and of these the one whose turn is longest due."""
+    leaving = [turn for attempt in to_leave(record) if (turn := leave_turn(record, attempt)) is not None]
+    if any(turn <= now for turn in leaving):
+        return NextRelease(None, cache=True)
     waiting = [r for r in record.resources if r.state is ResourceState.RELEASING]
-    if not waiting:
+    if not waiting and not leaving:
         return NextRelease(None)
     ready = [r for r in waiting if not _must_wait_for_machine(r, record)]
     due = [r for r in ready if r.release is not None and r.release.next_try_at <= now]
     if due:
         return NextRelease(min(due, key=lambda r: (ORDER.index(r.kind), _turn(r), r.id)))
-    soonest = min((_turn(r) for r in ready), default=now + timedelta(seconds=MAX_PAUSE_SECONDS_EARLY))
+    turns = [*leaving, *(_turn(r) for r in ready)]
+    soonest = min(turns, default=now + timedelta(seconds=MAX_PAUSE_SECONDS_EARLY))
     return NextRelease(None, max(1, ceil((soonest - now).total_seconds())))
 
 
 def _turn(resource: Resource) -> datetime:
     return resource.release.next_try_at if resource.release else resource.intended_at
+
+
+def leave_turn(record: LeaseRecord, attempt: Attempt) -> datetime | None:
+    """When the volume of a cache that this attempt's machine had is looked at next; None = it cannot have had it."""
+    if attempt.volume is None or not attempt.volume.ever_accepted:
+        return None
+    machines = record.of_kind(ResourceKind.INSTANCE, attempt.number)
+    gone = max((m.released_at for m in machines if m.released_at is not None), default=attempt.started_at)
+    return max(gone, attempt.volume.next_try_at or gone)
 
 
 def _must_wait_for_machine(resource: Resource, record: LeaseRecord) -> bool:

@@ -22,6 +22,7 @@ class Settings(BaseModel):
     """Comma separated account names, each `name` or `name=provider`, in order of preference."""
     provision_machine_arn: str = ""
     release_machine_arn: str = ""
+    cache_machine_arn: str = ""
     secret_prefix: str = ""
     """Provider keys are the secrets `<prefix>/<account>`."""
     vultr_url: str = ""
@@ -43,7 +44,11 @@ class Settings(BaseModel):
         return {"vultr": self.vultr_url} if self.vultr_url else {}
 
     def machine_arns(self) -> dict[str, str]:
-        return {"provision": self.provision_machine_arn, "release": self.release_machine_arn}
+        return {
+            "provision": self.provision_machine_arn,
+            "release": self.release_machine_arn,
+            "cache": self.cache_machine_arn,
+        }
 
 
 def from_environment() -> Settings:

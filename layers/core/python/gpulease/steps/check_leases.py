@@ -10,6 +10,7 @@ lease's own due time stands.
 
 from datetime import datetime, timedelta
 
+from gpulease.domain.cache import is_usable, to_leave
 from gpulease.domain.event import Fact
 from gpulease.domain.idle import Action, Verdict
 from gpulease.domain.lease import LeaseKind, LeaseState, Reason
@@ -19,6 +20,7 @@ from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
 from gpulease.errors import GpuleaseError, LeaseConflict, LeaseNotFound, LeaseSuperseded
 from gpulease.ports import Deps, FailedExecution
 from gpulease.steps import alarms
+from gpulease.steps.cache import check_cache
 from gpulease.steps.limits import act, budget_warning
 from gpulease.steps.shared_network import check_members
 from gpulease.steps.starting import go_on, machine_for, start_overdue_release, start_release, workflow_name
@@ -125,6 +127,8 @@ def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
     if lease.kind is LeaseKind.NETWORK and lease.state is LeaseState.RUNNING:
         check_members(record, deps)
         return "restarted" if restarted else ""
+    if is_usable(lease):
+        return check_cache(record, deps) or ("restarted" if restarted else "")
     machine = machine_for(lease)
     if machine is not None and not deps.workflows.is_running(machine, workflow_name(lease, machine)):
         _restart(record, machine, now, deps, told=told)
@@ -140,7 +144,8 @@ def _is_given_up_on(record: LeaseRecord, now: datetime) -> bool:
     attempt = record.lease.attempt if record.lease.state is LeaseState.PROVISIONING else None
     if attempt is None or not record.of_kind(ResourceKind.INSTANCE, attempt.number):
         return False
-    return now >= max(attempt.ready_deadline, attempt.network_deadline or attempt.ready_deadline) + GRACE
+    deadlines = (attempt.ready_deadline, attempt.network_deadline, attempt.volume.deadline if attempt.volume else None)
+    return now >= max(deadline for deadline in deadlines if deadline is not None) + GRACE
 
 
 def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps, *, told: bool) -> None:
@@ -155,7 +160,7 @@ def _restart(record: LeaseRecord, machine: str, now: datetime, deps: Deps, *, to
 
 def _next_check(record: LeaseRecord, verdict: Verdict | None, now: datetime) -> datetime | None:
     in_motion = machine_for(record.lease) is not None
-    leftovers = any(r.state is ResourceState.RELEASING for r in record.resources)
+    leftovers = any(r.state is ResourceState.RELEASING for r in record.resources) or bool(to_leave(record))
     moments = [verdict.at] if verdict is not None and verdict.at is not None else []
     if in_motion or leftovers:
         moments.append(now + CHECK_WORKFLOW_EVERY)

@@ -1,5 +1,6 @@
 """Everything of the lease is proven gone: close it. Does nothing for the release of a single attempt or network."""
 
+from gpulease.domain.cache import has_left_all
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.record import Change
 from gpulease.domain.resource import ResourceState
@@ -21,6 +22,9 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         marked = tuple(m for r in left if (m := to_release(r, now)) is not r)
         if marked:
             deps.ledger.commit(Change(lease_id=lease.id, resources=marked, epoch=command.epoch))
+        return Outcome("not_yet", 5)
+    if not has_left_all(lease):
+        # A cache still counts a machine of it: its volume has not been seen free.
         return Outcome("not_yet", 5)
     closed = moved(lease, LeaseState.RELEASED, now, released_at=now, waiting_for="", next_check_at=None)
     text = f"{lease.name} is released ({lease.reason}): everything is proven gone"

@@ -47,6 +47,7 @@ from gpulease.steps.base import (
     record_fact,
     with_attempt,
 )
+from gpulease.steps.cache import take
 from gpulease.steps.facts import note_created
 from gpulease.steps.observing import take_turn_in
 from gpulease.steps.shared_network import network_to_pass, place_of
@@ -78,6 +79,10 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     known = record.resource(resource_id(command.lease_id, ResourceKind.INSTANCE, attempt.number))
     if known is not None:
         return Outcome("created") if known.provider_id else Outcome("unknown", SEARCH_PAUSE_SECONDS)
+    without_cache = take(record, attempt, deps)
+    if without_cache is not None:
+        return without_cache
+    record, attempt = _again(command, record, deps)
     provider = deps.providers.get(attempt.offer.provider)
     waiting = _wait_for_turn(record, attempt, provider, deps)
     if waiting is not None:
@@ -112,6 +117,17 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     else:
         record = LeaseRecord(lease.model_copy(update={"version": lease.version + 1}), record.resources)
     return _send(record, attempt, intent, provider, deps, network_id)
+
+
+def _again(command: StepCommand, record: LeaseRecord, deps: Deps) -> tuple[LeaseRecord, Attempt]:
+    """The record and its attempt as they are after a cache was taken; without a cache nothing is read."""
+    attempt = record.lease.attempts[-1]
+    if not record.lease.cache_id:
+        return record, attempt
+    record = load_current(command, deps, *IN_PROVISION)
+    if record.lease.attempt is None or record.lease.attempt.number != attempt.number:
+        raise LeaseSuperseded(f"{command.lease_id} has another attempt under way")
+    return record, record.lease.attempt
 
 
 def _with_fresh_deadline(record: LeaseRecord, attempt: Attempt, now: datetime) -> Lease | None:
@@ -165,6 +181,7 @@ def _intent(record: LeaseRecord, attempt: Attempt, provider: Provider, deps: Dep
         account=provider.account,
         account_identity=opened,
         region=offer.region,
+        zone=offer.zone,
         marker=marker_for(deps.policy.deployment, identity),
         state=ResourceState.INTENDED,
         plan=offer.plan,

@@ -3,6 +3,7 @@
 A resume that comes to nothing ends nothing: the lease is paused as before, with a notice (law 12).
 """
 
+from gpulease.domain.cache import place_of, spec_of
 from gpulease.domain.lease import IN_PROVISION, LeaseState, Reason, ResumeMode
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resume import given_up_resuming
@@ -10,6 +11,7 @@ from gpulease.domain.selection import reason_to_give_up
 from gpulease.domain.transitions import cancel
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
+from gpulease.steps.cache import cache_of
 from gpulease.steps.pausing import decided
 from gpulease.steps.starting import start_release
 
@@ -21,6 +23,9 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if record.lease.state is LeaseState.RESUMING:
         return _stays_paused(record, deps)
     reason, detail = reason_to_give_up(record.lease)
+    cache = cache_of(record.lease, deps)
+    if cache is not None and (place := place_of(spec_of(cache.lease))):
+        detail = f"{detail}; its cache {cache.lease.name} is in {place}"
     deps.ledger.commit(cancel(record, now=deps.clock.now(), reason=reason, detail=detail))
     # Should this be where the process dies, `check_leases` finds a releasing lease without a workflow.
     start_release(deps.ledger.load(command.lease_id), deps)

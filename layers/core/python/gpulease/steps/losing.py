@@ -7,6 +7,7 @@ then nothing is written as gone but a network of its own: `release` proves a mac
 from dataclasses import replace
 from datetime import datetime
 
+from gpulease.domain.cache import is_usable
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.observation import Observation
 from gpulease.domain.record import Change, LeaseRecord
@@ -17,6 +18,7 @@ from gpulease.domain.transitions import cancel, event, reopen, to_release
 from gpulease.errors import LeaseNotFound
 from gpulease.ports import Deps, Provider
 from gpulease.steps.base import ref_of
+from gpulease.steps.cache import lost_cache
 from gpulease.steps.facts import adopt
 from gpulease.steps.starting import start_release
 
@@ -35,7 +37,9 @@ def lose(deps: Deps, provider: Provider, missing: Missing) -> str:
     if _exists(deps, provider, resource):
         return "present"
     since = f"missing since {missing.first_at:%H:%M} UTC"
-    if resource.kind is ResourceKind.INSTANCE or record.lease.state in (LeaseState.RELEASING, LeaseState.RELEASED):
+    if resource.kind is ResourceKind.VOLUME and is_usable(record.lease):
+        _end_cache(deps, record, resource, since)
+    elif resource.kind is ResourceKind.INSTANCE or record.lease.state in (LeaseState.RELEASING, LeaseState.RELEASED):
         end(deps, record, resource, since)
     else:
         _go_without(deps, record, resource, since)
@@ -77,6 +81,19 @@ def end(deps: Deps, record: LeaseRecord, machine: Resource, since: str) -> None:
     else:
         change = cancel(record, now=now, reason=reason, detail=detail)
     marked = tuple(_absent_once(each, now) if each.id == machine.id else each for each in change.resources)
+    deps.ledger.commit(replace(change, resources=marked, events=(told, *change.events)))
+    start_release(deps.ledger.load(lease.id), deps)
+
+
+def _end_cache(deps: Deps, record: LeaseRecord, volume: Resource, since: str) -> None:
+    """A cache without its volume ends. The machine that used it goes on and is told; nothing else is touched."""
+    lease, now = record.lease, deps.clock.now()
+    change = lost_cache(record, volume, since, deps)
+    warning = f"cache {lease.name} is lost: its volume {volume.provider_id} was deleted outside of gpulease ({since})"
+    for member in lease.members:
+        _warn(deps, member.partition(".")[0], warning, volume)
+    told = event(lease.id, now, "resource_lost", warning, "error", **_facts(volume, Reason.LOST))
+    marked = tuple(_absent_once(each, now) if each.id == volume.id else each for each in change.resources)
     deps.ledger.commit(replace(change, resources=marked, events=(told, *change.events)))
     start_release(deps.ledger.load(lease.id), deps)
 

@@ -2,14 +2,16 @@
 
 from datetime import timedelta
 
+from gpulease.domain.cache import to_leave
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.release import next_to_release
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
+from gpulease.steps.cache import leave_untouched
 from gpulease.steps.shared_network import leave_unused
 from gpulease.steps.starting import go_on, start_release
 
-OUTCOMES = frozenset({"instance", "network", "none", "waiting", "handed_over", "superseded"})
+OUTCOMES = frozenset({"instance", "volume", "network", "cache", "none", "waiting", "handed_over", "superseded"})
 HAND_OVER_AFTER = timedelta(days=1)
 """With pauses of four minutes about 5,000 history events, far below the service's limit of 25,000."""
 
@@ -25,7 +27,11 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
             start_release(record, deps, f"h{int(now.timestamp())}")
         return Outcome("handed_over")
     todo = next_to_release(record, now)
+    if todo.cache:
+        return Outcome("cache")
     if todo.resource is not None:
         return Outcome(todo.resource.kind.value)
     leave_unused(record, deps)
+    if to_leave(record):
+        leave_untouched(load_current(command, deps), deps)
     return Outcome("waiting", todo.wait_seconds) if todo.wait_seconds else Outcome("none")

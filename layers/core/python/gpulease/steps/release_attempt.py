@@ -6,6 +6,7 @@ from gpulease.domain.selection import may_try_next
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, to_release
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current, with_attempt
+from gpulease.steps.cache import leave_untouched
 from gpulease.steps.shared_network import leave_unused
 from gpulease.steps.starting import start_release
 
@@ -34,6 +35,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         start_release(record, deps, f"a{attempt.number}")
     # A machine that was refused is gone already, and no release looks after it.
     leave_unused(deps.ledger.load(lease.id), deps)
+    if attempt.volume is not None:
+        leave_untouched(deps.ledger.load(lease.id), deps)
     if not may_try_next(lease.spec, attempt.reason):
         return Outcome("give_up")
     return Outcome("next", THROTTLED_PAUSE_SECONDS if attempt.reason is Reason.THROTTLED else 1)

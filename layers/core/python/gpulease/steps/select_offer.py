@@ -1,7 +1,9 @@
 """Choose the next offer for a lease and open an attempt for it. Nothing is asked of a provider but its live stock."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from gpulease.domain.cache import offers_for, spec_of
 from gpulease.domain.event import Event
 from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, LeaseState, Reason
 from gpulease.domain.offer import Offer, PlanKind
@@ -19,6 +21,7 @@ from gpulease.errors import (
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current
+from gpulease.steps.cache import cache_of, takes_its_volume
 from gpulease.steps.pausing import PAUSE_NOTICE, pause_notice
 from gpulease.steps.starting import go_on, start_overdue_release
 
@@ -41,14 +44,14 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if record.lease.attempt is not None:
         return Outcome("offer")
     start_overdue_release(record, deps, now)
-    offers = [offer for snapshot in deps.offers.load() for offer in snapshot.offers]
+    offers = [o for s in deps.offers.load() if s.provider in deps.providers.accounts() for o in s.offers]
+    fitting = _fitting_cache(record.lease, deps)
     lease, events = record.lease, list[Event]()
     silent: dict[str, ProviderError] = {}
     for _ in range(MAX_LOOKS):
         if (events or silent) and deps.clock.now() - now > LOOK_TIME:
             break
-        candidates = [o for o in next_offers(lease, offers) if o.provider in deps.providers.accounts()]
-        candidates = [o for o in candidates if _place(o) not in silent]
+        candidates = [o for o in fitting(next_offers(lease, offers)) if _place(o) not in silent]
         if not candidates:
             break
         provider = deps.providers.get(candidates[0].provider)
@@ -71,8 +74,15 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("offer")
     if silent:
         raise next(iter(silent.values()))
-    left = any(o.provider in deps.providers.accounts() for o in next_offers(lease, offers))
-    return Outcome("more" if left else "none")
+    return Outcome("more" if fitting(next_offers(lease, offers)) else "none")
+
+
+def _fitting_cache(lease: Lease, deps: Deps) -> Callable[[list[Offer]], list[Offer]]:
+    """Keeps the offers whose machines can use the lease's cache, before anything is created (C37)."""
+    cache = cache_of(lease, deps)
+    if cache is None:
+        return lambda offers: offers
+    return lambda offers: offers_for(spec_of(cache.lease), offers, lambda offer: takes_its_volume(cache, offer, deps))
 
 
 def _place(offer: Offer) -> str:

@@ -2,10 +2,11 @@
 
 from datetime import datetime, timedelta
 
+from gpulease.domain.cache import to_leave
 from gpulease.domain.event import Event
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState, ResumeMode, execution_name
 from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.release import MAX_PAUSE_SECONDS
+from gpulease.domain.release import MAX_PAUSE_SECONDS, leave_turn
 from gpulease.domain.resource import Resource, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY
 from gpulease.ports import Deps
@@ -63,15 +64,22 @@ def overdue(record: LeaseRecord, now: datetime) -> list[Resource]:
     ]
 
 
+def overdue_turns(record: LeaseRecord, now: datetime) -> list[datetime]:
+    """Turns that were missed: of what should be on its way out, and of leaving caches."""
+    leaving = (turn for attempt in to_leave(record) if (turn := leave_turn(record, attempt)) is not None)
+    turns = [r.release.next_try_at for r in overdue(record, now) if r.release is not None]
+    return turns + [turn for turn in leaving if turn + OVERDUE < now]
+
+
 def start_overdue_release(record: LeaseRecord, deps: Deps, now: datetime) -> bool:
     """Start `release` again when something that should be on its way out is not being worked on. True = it was."""
-    late = overdue(record, now)
-    if not late:
+    turns = overdue_turns(record, now)
+    if not turns:
         return False
     # The name tells which turn was missed, so two checkers that notice it at once start one execution. Should that one
     # end without having taken a turn, its name is used up: after 1, 2, 4, 8 ... hours there is another. Seldom, since
     # where no turn can be taken all of them go on trying.
-    missed = min(r.release.next_try_at for r in late if r.release is not None)
+    missed = min(turns)
     again = ((now - missed) // timedelta(hours=1)).bit_length()
     start_release(record, deps, f"t{int(missed.timestamp())}" + (f"-{again}" if again else ""))
     return True

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
-from gpulease.domain.lease import Lease, LeaseState, Reason
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason
 from gpulease.domain.observation import Observation
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Rate, Resource, ResourceState
@@ -74,6 +74,7 @@ def _foundling(deps: Deps, provider: Provider, named: Named) -> LeaseRecord:
             reason=Reason.LOST,
             reason_detail=detail,
             waiting_for="everything to be given back",
+            kind=LeaseKind.CACHE if named.lease_id.startswith("c-") else LeaseKind.MACHINE,
             # Should this die before the start, `check_leases` goes on.
             next_check_at=now + CHECK_WORKFLOW_EVERY,
         )

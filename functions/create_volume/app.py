@@ -1,0 +1,15 @@
+"""Task CreateVolume: wiring only. The work is in `gpulease.steps.create_volume`."""
+
+from typing import Any
+
+from gpulease.runtime.deps import LazyDeps
+from gpulease.runtime.handler import step
+from gpulease.steps import create_volume
+from gpulease.steps.base import Outcome, StepCommand
+
+deps = LazyDeps()
+
+
+@step
+def handler(event: dict[str, Any], context: Any) -> Outcome:
+    return create_volume.run(StepCommand.model_validate(event), deps)
