@@ -23,24 +23,29 @@ Scripting. `cloud.settings = replace(cloud.settings, …)` changes what holds fr
 of machines is drawn at their creation, from `settings.vm` or `settings.metal` (`Behaviour`), changed by the
 `MachineRule`s that match label, tag, plan, region or number. `cloud.faults.add(Fault(…))` makes the API in
 front of the account misbehave; `outage()` and `lost_answer()` are common faults. `cloud.remove_by_hand(id)`
-deletes a machine as its owner would in the console; `cloud.ssh_open(address)` says whether a simulated host
+deletes a machine or a block as its owner would in the console; `cloud.ssh_open(address)` says whether a simulated host
 accepts TCP now; `cloud.calls` are the latest calls.
 
 Truth. `cloud.book.objects()`, `.billed()`, `.get(id)` and `.cost()` tell of every object ever created, by the
 provider's own price rules: `created`, `active`, `destroyed` (when billing ended), `hourly_usd`, `cost_usd`,
 `tags`, `user_data_bytes`. A machine is billed until it is gone, not until a delete is accepted.
 
-Not simulated yet: block storage and file systems, audit logs, IAM, bandwidth, load balancers.
+Guests. `VultrCloud(..., guests=host)` tells a `gpulease_sim.guests.GuestHost` when machines boot (with their user data
+and the number of GPUs they see), stop and end, and which blocks they have. Whoever drives the clock calls
+`cloud.tell_guests()` once it has moved, at the latest at `cloud.next_guest_event()`; each API call does it as well.
+
+Not simulated: audit logs, IAM, bandwidth, load balancers, storage gateways.
 """
 
 from gpulease_sim.vultr.api import ConnectionCut, SimResponse
 from gpulease_sim.vultr.book import Book, BookObject
 from gpulease_sim.vultr.cloud import SeenCall, VultrCloud
 from gpulease_sim.vultr.faults import Fault, FaultPlan, lost_answer, outage
-from gpulease_sim.vultr.settings import Behaviour, MachineRule, Settings, with_boot_seconds
+from gpulease_sim.vultr.settings import Behaviour, BlockBehaviour, MachineRule, Settings, with_boot_seconds
 
 __all__ = [
     "Behaviour",
+    "BlockBehaviour",
     "Book",
     "BookObject",
     "ConnectionCut",

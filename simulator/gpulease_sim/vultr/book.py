@@ -15,7 +15,7 @@ HOUR = 3600
 
 @dataclass(slots=True)
 class Entry:
-    """One object: `kind` is instance, bare_metal, vpc, reserved_ip or snapshot."""
+    """One object: `kind` is instance, bare_metal, vpc, reserved_ip, snapshot, block, block_snapshot or vfs."""
 
     kind: str
     id: str

@@ -16,6 +16,7 @@ from gpulease_sim.guests import GuestHost
 from gpulease_sim.vultr import (
     account_routes,
     block_routes,
+    block_snapshot_routes,
     catalog_routes,
     machine_routes,
     network_routes,
@@ -56,6 +57,7 @@ def _routes() -> Routes:
     network_routes.add_routes(routes)
     object_routes.add_routes(routes)
     block_routes.add_routes(routes)
+    block_snapshot_routes.add_routes(routes)
     vfs_routes.add_routes(routes)
     account_routes.add_routes(routes)
     catalog_routes.add_routes(routes)
