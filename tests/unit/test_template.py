@@ -189,6 +189,22 @@ def test_c77_a_message_is_hidden_for_six_times_as_long_as_its_reader_may_run() -
     assert queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"]
 
 
+def test_nobody_calls_the_api_unauthorised_whichever_authorizer_is_chosen() -> None:
+    routes = resources(DOCUMENT, "AWS::ApiGatewayV2::Route")
+    authorizer = DOCUMENT["Resources"]["JwtAuthorizer"]
+
+    for route in (each for each in routes.values() if each["RouteKey"] == "ANY /{proxy+}"):
+        assert route["AuthorizationType"] == {"If": ["UsesJwt", "JWT", "AWS_IAM"]}
+        assert route["AuthorizerId"] == {"If": ["UsesJwt", {"Ref": "JwtAuthorizer"}, {"Ref": "AWS::NoValue"}]}
+    assert authorizer["Condition"] == "UsesJwt"
+    assert authorizer["Properties"]["JwtConfiguration"] == {
+        "Issuer": {"Ref": "JwtIssuer"},
+        "Audience": {"Ref": "JwtAudience"},
+    }
+    assert DOCUMENT["Conditions"]["UsesJwt"] == {"Not": [{"Equals": [{"Ref": "JwtIssuer"}, ""]}]}
+    assert DOCUMENT["Parameters"]["JwtIssuer"]["Default"] == ""
+
+
 def test_nothing_names_an_account_or_a_region() -> None:
     text = (ROOT / "template.yaml").read_text(encoding="utf-8")
 

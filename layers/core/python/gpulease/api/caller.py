@@ -3,6 +3,7 @@
 The gateway (or the local front) has checked the signature or token before; without its word there is no caller.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -10,8 +11,9 @@ from typing import Any
 
 from gpulease.api.problems import Problem
 
+_IAM = ("iam", "userArn")
 _PLACES = (
-    ("iam", "userArn"),
+    _IAM,
     ("jwt", "claims", "sub"),
     ("claims", "sub"),
     ("lambda", "principalId"),
@@ -29,6 +31,18 @@ class Caller:
         return self.admin or owner == self.owner
 
 
+def _assumes_one_of(identity: str, admins: frozenset[str]) -> bool:
+    """Whether an assumed role's identity belongs to a role among `admins`. The identity leaves the role's path out, and
+    role names are unique within an account whatever their path.
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html"""
+    assumed = re.fullmatch(r"arn:([\w-]+):sts::(\d{12}):assumed-role/([^/]+)/[^/]+", identity)
+    if assumed is None:
+        return False
+    partition, account, role = assumed.groups()
+    named = re.compile(rf"arn:{partition}:iam::{account}:role/(?:[^*]*/)?{re.escape(role)}")
+    return any(named.fullmatch(admin) for admin in admins)
+
+
 def caller_of(event: Mapping[str, Any], admins: frozenset[str]) -> Caller:
     """The authorised caller of this request. Raises a 401 problem when the authorizer named nobody."""
     context = event.get("requestContext")
@@ -38,7 +52,7 @@ def caller_of(event: Mapping[str, Any], admins: frozenset[str]) -> Caller:
         for key in place:
             found = found.get(key) if isinstance(found, Mapping) else None
         if isinstance(found, str) and found:
-            return Caller(found, found in admins)
+            return Caller(found, found in admins or (place == _IAM and _assumes_one_of(found, admins)))
     raise Problem(
         HTTPStatus.UNAUTHORIZED,
         "not_authenticated",
