@@ -70,7 +70,7 @@ def _resources_of(action: str, named: Any) -> list[str]:
         if (found[1] == "execution") != (action == "states:DescribeExecution"):
             return []
         machine = found[2].removesuffix(":*")
-        return ["provision", "release", "cache"] if machine == "*" else [machine]
+        return ["provision", "pause", "resume", "release", "cache"] if machine == "*" else [machine]
     return [text]
 
 
@@ -106,6 +106,8 @@ _RESOURCE_NAMES = {
     "FailedExecutionsQueue": "the queue of failed executions",
     "secrets": "secrets `gpulease/<stack>/*`",
     "provision": "the state machine `<stack>-provision`",
+    "pause": "the state machine `<stack>-pause`",
+    "resume": "the state machine `<stack>-resume`",
     "release": "the state machine `<stack>-release`",
     "cache": "the state machine `<stack>-cache`",
 }

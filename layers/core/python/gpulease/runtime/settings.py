@@ -21,6 +21,8 @@ class Settings(BaseModel):
     accounts: str = "vultr"
     """Comma separated account names, each `name` or `name=provider`, in order of preference."""
     provision_machine_arn: str = ""
+    pause_machine_arn: str = ""
+    resume_machine_arn: str = ""
     release_machine_arn: str = ""
     cache_machine_arn: str = ""
     secret_prefix: str = ""
@@ -46,6 +48,8 @@ class Settings(BaseModel):
     def machine_arns(self) -> dict[str, str]:
         return {
             "provision": self.provision_machine_arn,
+            "pause": self.pause_machine_arn,
+            "resume": self.resume_machine_arn,
             "release": self.release_machine_arn,
             "cache": self.cache_machine_arn,
         }

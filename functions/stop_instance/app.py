@@ -1,0 +1,15 @@
+"""Task StopInstance: wiring only. The work is in `gpulease.steps.stop_instance`."""
+
+from typing import Any
+
+from gpulease.runtime.deps import LazyDeps
+from gpulease.runtime.handler import step
+from gpulease.steps import stop_instance
+from gpulease.steps.base import Outcome, StepCommand
+
+deps = LazyDeps()
+
+
+@step
+def handler(event: dict[str, Any], context: Any) -> Outcome:
+    return stop_instance.run(StepCommand.model_validate(event), deps)
