@@ -20,6 +20,8 @@ _COMMANDS = {
     "ls": "List leases and what they cost.",
     "show": "Show everything about one lease.",
     "events": "Show what happened to a lease.",
+    "ssh": "Open a shell on a machine.",
+    "config": "Tell other programs of your machines.",
     "policy": "Show or change what happens to a lease by itself.",
     "touch": "Say that a machine is in use.",
     "keep": "Keep a machine for a while, used or not.",

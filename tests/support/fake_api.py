@@ -131,6 +131,7 @@ class FakeApi:
     keys: dict[str, str] = field(default_factory=dict)
     date: str | None = None
     page_size: int = 100
+    health: dict[str, Any] | None = None
 
     def add(self, *views: dict[str, Any]) -> str:
         """A lease that goes through these views."""
@@ -163,6 +164,8 @@ class FakeApi:
                 end = start + self.page_size
                 more = str(end) if end < len(self.events) else None
                 return 200, {"events": self.events[start:end], "cursor": more}
+            case "GET", ["v1", "health"] if self.health is not None:
+                return 200, self.health
             case "GET", ["v1", "offers"]:
                 return 200, self._offers()
         return 404, {"title": "Not Found", "status": 404, "detail": "there is nothing here", "code": "lease_not_found"}

@@ -68,14 +68,17 @@ def command(
         raise CliError("contradicts --no-wait; give one of the two", field="--timeout")
     if idempotency_key is not None and not _is_key(idempotency_key):
         raise CliError("has blanks or is too long; give 1 to 255 visible ASCII characters", field="--idempotency-key")
-    request, key_note = _with_own_key(app, build(from_file(file) if file else {}, from_options(values)))
+    request = build(from_file(file) if file else {}, from_options(values))
     client = app.client()
+    request, key_note = _with_own_key(app, request, client, make=False)
     if dry_run:
         _show_preview(app, _preview(client, request), as_json)
         return ExitCode.OK
     if app.interactive and not yes and not _agreed(app, client, request):
         app.note("Nothing was rented.")
         return ExitCode.NOT_AS_ASKED
+    if not key_note:
+        request, key_note = _with_own_key(app, request, client, make=True)
     lease = _rent(app, client, request, idempotency_key or app.new_key())
     app.note(f"{lease.label}: accepted as {lease.id}")
     if key_note:
@@ -94,18 +97,25 @@ def _is_key(key: str) -> bool:
     return 0 < len(key) < 256 and all("!" <= character <= "~" for character in key)
 
 
-def _with_own_key(app: App, request: LeaseRequest) -> tuple[LeaseRequest, str]:
-    """The request with the user's own SSH key where it has none, and a line that says so."""
-    from gpulease_cli import ssh_keys
+def _with_own_key(app: App, request: LeaseRequest, client: Client, *, make: bool) -> tuple[LeaseRequest, str]:
+    """The request with the user's own SSH key where it has none, and a line that says so. `make`: a user who has none
+    gets one for this deployment."""
+    from gpulease_cli import ssh_folder, ssh_keys
 
     if "ssh_keys" in request.body:
         return request, ""
-    home = Path(app.env.get("HOME") or "~").expanduser()
-    own = ssh_keys.own(home)
-    if own is None:
+    own = ssh_keys.own(Path(app.env.get("HOME") or "~").expanduser())
+    path = own.path if own is not None else None
+    if path is None and make:
+        private = ssh_folder.make_identity(app, client)
+        path = private.with_suffix(".pub") if private is not None else None
+    if path is None:
+        if not make:
+            return request, ""
         return request, "warning: no SSH key (none in ~/.ssh, no --ssh-key); nobody will be able to log in"
-    body = build(request.body, {"ssh_keys": list(own.keys)}).body
-    return LeaseRequest(body, request.from_options), f"SSH key: {own.path}"
+    keys = list(own.keys) if own is not None else ssh_keys.resolve([str(path)])
+    body = build(request.body, {"ssh_keys": keys}).body
+    return LeaseRequest(body, request.from_options), f"SSH key: {path}"
 
 
 def _preview(client: Client, request: LeaseRequest) -> OffersView:

@@ -1,0 +1,60 @@
+"""`gpulease config`: what other programs on this computer need to know of your machines."""
+
+from pathlib import Path
+
+import click
+
+from gpulease_cli import ssh_folder, ssh_hosts
+from gpulease_cli.app import App
+from gpulease_cli.options import api_options, json_option
+
+
+@click.group("config")
+def command() -> None:
+    """Tell other programs on this computer of your machines.
+
+    \b
+    gpulease config ssh             # then: ssh train, scp train:file ., rsync, VS Code
+    gpulease config ssh --remove
+    """
+
+
+@command.command("ssh")
+@click.option("--remove", is_flag=True, help="Take the line out of ~/.ssh/config and delete the file.")
+@json_option
+@api_options
+def ssh(app: App, remove: bool, as_json: bool) -> None:
+    """Write an SSH config with every machine of yours that runs, and include it in ~/.ssh/config.
+
+    Run it again after a machine came, went or was resumed: addresses change.
+
+    \b
+    gpulease config ssh
+    ssh train
+    """
+    folder = ssh_folder.folder_of(app)
+    file = folder / ssh_hosts.CONFIG
+    own = Path(app.env.get("HOME") or "~").expanduser() / ".ssh" / "config"
+    before = own.read_text(encoding="utf-8") if own.is_file() else ""
+    if remove:
+        after = ssh_hosts.without_include(before, file)
+        if after != before:
+            ssh_folder.write(own, after)
+        file.unlink(missing_ok=True)
+        hosts: list[ssh_hosts.Host] = []
+    else:
+        client = app.client()
+        running = [client.lease(lease.id) for lease in client.leases(states=("running",))]
+        hosts = [host for lease in running if (host := ssh_hosts.host_of(lease)) is not None]
+        ssh_folder.keep_host_keys(folder, hosts)
+        ssh_folder.write(file, ssh_hosts.config(hosts, folder, ssh_folder.identity_of(app, client)))
+        after = ssh_hosts.with_include(before, file)
+        if after != before:
+            ssh_folder.write(own, after)
+    if as_json:
+        machines = [{"name": host.name, "address": host.address, "port": host.port} for host in hosts]
+        app.print_json({"file": str(file), "removed": remove, "hosts": machines})
+    elif remove:
+        app.say(f"{own} includes it no longer")
+    else:
+        app.say(f"{file}: {', '.join(host.name for host in hosts) or 'no machine runs'}")

@@ -1,0 +1,66 @@
+"""`$GPULEASE_HOME/ssh`: host keys, the include file, and one key pair per deployment for users who have none."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpulease_cli import ssh_hosts
+from gpulease_cli.app import App
+from gpulease_cli.client import ApiProblem, ApiUnreachable, Client
+from gpulease_cli.endpoint import home
+from gpulease_cli.errors import CliError
+
+
+def folder_of(app: App) -> Path:
+    return home(app.env).absolute() / "ssh"
+
+
+def identity_of(app: App, client: Client) -> Path | None:
+    """The deployment's private key on this computer, if it was made."""
+    path = _key_path(app, client)
+    return path if path is not None and path.is_file() else None
+
+
+def make_identity(app: App, client: Client) -> Path | None:
+    """The deployment's private key, made now if it is missing; None = it cannot be made here."""
+    path = _key_path(app, client)
+    if path is None or path.is_file():
+        return path
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"gpulease {path.parent.name}", "-f", str(path)]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return path if done.returncode == 0 and path.is_file() else None
+
+
+def keep_host_keys(folder: Path, hosts: Sequence[ssh_hosts.Host]) -> None:
+    """Write what the machines' agents reported. Raises CliError."""
+    file = folder / ssh_hosts.KNOWN_HOSTS
+    before = file.read_text(encoding="utf-8") if file.is_file() else ""
+    after = ssh_hosts.known_hosts(before, hosts)
+    if after != before or not file.is_file():
+        write(file, after)
+
+
+def write(file: Path, text: str) -> None:
+    """The whole file, at once, readable by its user only. Raises CliError."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = file.with_name(f"{file.name}.gpulease-new")
+        new.touch(mode=0o600)
+        new.write_text(text, encoding="utf-8")
+        # A config that is a link (dotfiles) stays one.
+        new.replace(file.resolve())
+    except OSError as error:
+        raise CliError(f"cannot be written: {error.strerror}", field=str(file)) from error
+
+
+def _key_path(app: App, client: Client) -> Path | None:
+    try:
+        deployment = str(client.health().get("deployment") or "")
+    except (ApiProblem, ApiUnreachable):
+        return None
+    return folder_of(app) / deployment / "id_ed25519" if re.fullmatch(r"[a-z0-9]{1,64}", deployment) else None

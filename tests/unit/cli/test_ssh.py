@@ -1,0 +1,162 @@
+"""Reaching a machine by SSH: the right host key, the present address, and files that ssh itself understands."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpulease_cli import ssh_hosts
+from gpulease_cli.views import LeaseView
+
+from tests.support.cli_world import Cli
+from tests.support.fake_api import FakeApi, lease
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8PoPSnUF1yQNYrgHCaA8bJqTYRbbEm3zTQ0Q0cVb9x"
+OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA3nCjW7xZbqgGmSlW8pUoP6WqgGGs7oWcRzQnyR9mYk"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(cli: Cli, tmp_path: Path) -> None:
+    cli.env["GPULEASE_HOME"] = str(tmp_path / ".gpulease")
+
+
+def with_keys(*keys: str, **more: Any) -> dict[str, Any]:
+    return lease(**{"agent": {"host_keys": list(keys)}, **more})
+
+
+def asked_of_ssh(config: Path, name: str) -> dict[str, str]:
+    """What the real ssh makes of our config, by its own words."""
+    done = subprocess.run(  # noqa: S603
+        ["ssh", "-G", "-F", str(config), name],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+
+def test_ssh_itself_reads_the_include_file_as_meant(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    api.add(with_keys(KEY))
+    folder = tmp_path / ".gpulease" / "ssh"
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text("Host *\n  User somebody\n")
+
+    result = cli.run("config", "ssh", "--json")
+
+    assert [host["name"] for host in json.loads(result.out)["hosts"]] == ["train"]
+    said = asked_of_ssh(tmp_path / ".ssh" / "config", "train")
+    assert (said["hostname"], said["user"], said["port"]) == ("203.0.113.7", "root", "22")
+    assert said["hostkeyalias"] == "gpulease-l-aaaaaaaaaaaa.1"
+    assert said["stricthostkeychecking"] == "true"
+    assert said["userknownhostsfile"] == str(folder / "known_hosts")
+    assert (folder / "known_hosts").read_text() == f"gpulease-l-aaaaaaaaaaaa.1 {KEY}\n"
+
+
+def test_the_include_comes_once_and_goes_without_a_trace(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    api.add(with_keys(KEY))
+    own = tmp_path / ".ssh" / "config"
+    own.parent.mkdir()
+    own.write_text("Host work\n  Port 2222\n")
+
+    for _ in range(2):
+        cli.run("config", "ssh")
+    included = own.read_text()
+    cli.run("config", "ssh", "--remove")
+
+    assert included.count("Include ") == 1 and included.startswith("Include ")
+    assert own.read_text() == "Host work\n  Port 2222\n"
+    assert not (tmp_path / ".gpulease" / "ssh" / "config").exists()
+
+
+def test_the_command_pins_the_reported_host_key_and_names_the_machine_by_lease(cli: Cli, api: FakeApi) -> None:
+    api.add(with_keys(KEY))
+
+    result = cli.run("ssh", "--print", "train", "nvidia-smi", "-L")
+
+    assert result.code == 0
+    assert "StrictHostKeyChecking=yes" in result.out and "HostKeyAlias=gpulease-l-aaaaaaaaaaaa.1" in result.out
+    assert result.out.rstrip().endswith("root@203.0.113.7 nvidia-smi -L")
+
+
+def test_without_a_reported_key_the_first_one_seen_is_kept_and_a_changed_one_refused(cli: Cli, api: FakeApi) -> None:
+    api.add(lease())
+
+    assert "StrictHostKeyChecking=accept-new" in cli.run("ssh", "--print", "train").out
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [("paused", "`gpulease resume train`"), ("provisioning", "needs a running machine"), ("resuming", "is resuming")],
+)
+def test_a_machine_that_does_not_run_is_not_contacted(cli: Cli, api: FakeApi, state: str, word: str) -> None:
+    """C40: from pausing on the old address may be somebody else's; it is neither shown to ssh nor written."""
+    api.add(with_keys(KEY, state=state))
+
+    result = cli.run("ssh", "--print", "train")
+
+    assert result.code == 5 and word in result.error
+    assert json.loads(cli.run("config", "ssh", "--json").out)["hosts"] == []
+
+
+def test_c40_after_a_resume_the_new_machine_has_the_new_key_and_the_old_one_is_gone(
+    cli: Cli, api: FakeApi, tmp_path: Path
+) -> None:
+    view = with_keys(KEY)
+    api.add(view)
+    cli.run("config", "ssh")
+    view["agent"]["host_keys"] = [OTHER]
+    view["address"] = "198.51.100.9"
+
+    cli.run("config", "ssh")
+
+    folder = tmp_path / ".gpulease" / "ssh"
+    assert (folder / "known_hosts").read_text() == f"gpulease-l-aaaaaaaaaaaa.1 {OTHER}\n"
+    assert "198.51.100.9" in (folder / "config").read_text() and "203.0.113.7" not in (folder / "config").read_text()
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        {"address": "203.0.113.7\n  ProxyCommand touch /tmp/owned"},
+        {"address": "-oProxyCommand=touch"},
+        {"name": "x\n  ProxyCommand touch"},
+    ],
+)
+def test_what_an_api_says_cannot_put_other_options_into_ssh(evil: dict[str, str]) -> None:
+    view = LeaseView.read(with_keys(KEY, **evil))
+    raw = LeaseView.read({**view.raw, "address": evil.get("address", "203.0.113.7")})
+
+    host = ssh_hosts.host_of(raw)
+
+    assert host is None or "ProxyCommand" not in ssh_hosts.config([host], Path("/f"), None).replace("\n", " ").split()
+
+
+def test_only_lines_that_are_keys_reach_known_hosts() -> None:
+    host = ssh_hosts.host_of(LeaseView.read(with_keys(f"{KEY}\nevil.example {OTHER}", "* ssh-rsa AAAA", "nonsense")))
+
+    assert host is not None
+    assert ssh_hosts.known_hosts("", [host]) == f"{host.alias} {KEY}\n"
+
+
+def test_lines_of_other_machines_stay() -> None:
+    host = ssh_hosts.Host("train", "gpulease-l-a.1", "203.0.113.7", 22, (KEY,))
+
+    text = ssh_hosts.known_hosts(f"gpulease-l-a.1 {OTHER}\ngpulease-l-b.1 {OTHER}\n", [host])
+
+    assert text == f"gpulease-l-b.1 {OTHER}\ngpulease-l-a.1 {KEY}\n"
+
+
+def test_who_has_no_key_gets_one_for_the_deployment(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    api.created.append([lease()])
+    api.health = {"deployment": "abcd1234"}
+
+    cli.run("up", "--gpu", "A100", "--no-wait")
+
+    private = tmp_path / ".gpulease" / "ssh" / "abcd1234" / "id_ed25519"
+    assert private.stat().st_mode & 0o077 == 0
+    [asked] = api.of("POST")
+    assert asked.body["ssh_keys"] == [private.with_suffix(".pub").read_text().strip()]
+    api.add(with_keys(KEY))
+    assert f"IdentityFile={private}" in cli.run("ssh", "--print", "train").out
