@@ -39,7 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
                     self.cloud, self.clock, self.command, target.path, dict(parse_qsl(target.query)), body
                 )
             else:
-                response = self.cloud.handle(self.headers, body)  # type: ignore[arg-type]  # its get ignores case
+                response = self.cloud.handle(self.headers, body or target.query.encode())  # type: ignore[arg-type]  # its get ignores case
         except ConnectionCut as cut:
             self._wait(cut.elapsed_seconds)
             self.close_connection = True
