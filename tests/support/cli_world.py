@@ -61,7 +61,14 @@ class Cli:
     keys: int = 0
 
     def __post_init__(self) -> None:
-        self.env = {"HOME": str(self.home), "GPULEASE_ENDPOINT": self.api.url, "GPULEASE_TOKEN": TOKEN, **self.env}
+        folder = str(self.home / ".gpulease")
+        self.env = {
+            "HOME": str(self.home),
+            "GPULEASE_HOME": folder,
+            "GPULEASE_ENDPOINT": self.api.url,
+            "GPULEASE_TOKEN": TOKEN,
+            **self.env,
+        }
 
     def _new_key(self) -> str:
         self.keys += 1

@@ -16,11 +16,6 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8PoPSnUF1yQNYrgHCaA8bJqTYRbbEm3zTQ0
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA3nCjW7xZbqgGmSlW8pUoP6WqgGGs7oWcRzQnyR9mYk"
 
 
-@pytest.fixture(autouse=True)
-def own_folder(cli: Cli, tmp_path: Path) -> None:
-    cli.env["GPULEASE_HOME"] = str(tmp_path / ".gpulease")
-
-
 def with_keys(*keys: str, **more: Any) -> dict[str, Any]:
     return lease(**{"agent": {"host_keys": list(keys)}, **more})
 
