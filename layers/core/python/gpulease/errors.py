@@ -73,6 +73,8 @@ class ProviderFacts:
     retry_after_seconds: float = 0.0
     reason: str = ""
     """Where the cause is finer than the class: `circuit_open`."""
+    code: str = ""
+    """The provider's own error code, where it has such (`InsufficientInstanceCapacity`)."""
 
 
 class ProviderError(GpuleaseError):
@@ -89,7 +91,8 @@ class ProviderError(GpuleaseError):
     def __str__(self) -> str:
         f = self.facts
         where = " ".join(part for part in (f.provider, f.region, f.resource_id) if part)
-        call = f" ({f.method} {f.path}: {f.status or 'no answer'})" if f.method else ""
+        answer = " ".join(str(part) for part in (f.status, f.code) if part) or "no answer"
+        call = f" ({' '.join(part for part in (f.method, f.path) if part)}: {answer})" if f.method else ""
         return f"{where}: {self.reason}{call}: {f.message}"
 
     def at(self, *, region: str = "", resource_id: str = "") -> "ProviderError":

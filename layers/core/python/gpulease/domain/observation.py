@@ -44,6 +44,8 @@ class Observation:
     size_gb: int = 0
     exempt: bool = False
     """Marked by people at the provider as not to be touched by the sweep (tag `gpulease:keep`)."""
+    reason: str = ""
+    """Where it failed, or fell back to stopped by itself: why, as a value of `lease.Reason`; empty = not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +54,7 @@ class Absent:
 
     how: str
     """`by_id` or `by_marker`, and the answer, for logs."""
+    ended: bool = False
+    """Shown by its id, as ended for good: not one that is too fresh to be seen."""
+    reason: str = ""
+    """Why it ended, as a value of `lease.Reason`; empty = not told."""

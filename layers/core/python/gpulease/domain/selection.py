@@ -70,13 +70,14 @@ _FILTERS: tuple[tuple[str, Callable[[LeaseSpec, Offer], bool]], ...] = (
 
 def matching(spec: LeaseSpec, offers: Iterable[Offer]) -> list[Offer]:
     """Offers that fit, in the order in which they are tried: known stock-outs last, then cheapest, then by key."""
-    fits = [offer for offer in offers if all(ok(spec, offer) for _, ok in _FILTERS)]
+    sized = (offer.with_disk(spec.min_disk_gb) for offer in offers)
+    fits = [offer for offer in sized if all(ok(spec, offer) for _, ok in _FILTERS)]
     return sorted(fits, key=lambda o: (o.in_stock is False, o.price_per_hour_usd, o.key))
 
 
 def explain_no_match(spec: LeaseSpec, offers: Iterable[Offer]) -> tuple[str, str]:
     """(field to change, sentence) when nothing matches: the first filter that left nothing, and what it left out."""
-    left = list(offers)
+    left = [offer.with_disk(spec.min_disk_gb) for offer in offers]
     for name, ok in _FILTERS:
         kept = [offer for offer in left if ok(spec, offer)]
         if not kept:

@@ -93,6 +93,9 @@ def item_of_offer(offer: Offer) -> CatalogItem | None:
             "kind": offer.kind.value,
             "price_per_hour_usd": str(offer.price_per_hour_usd),
             "private_network": offer.private_network,
+            "zone": offer.zone,
+            "max_disk_gb": offer.max_disk_gb,
+            "disk_usd_per_gb_month": str(offer.disk_usd_per_gb_month),
         },
     )
 
@@ -116,6 +119,9 @@ def offer_of_item(item: CatalogItem) -> Offer:
         spot=item.spot,
         cpu_arch=next(name for name, known in _ARCHITECTURES.items() if known is item.cpu_arch),
         private_network=private_network if isinstance(private_network, bool) else None,
+        zone=str(extra.get("zone", "")),
+        max_disk_gb=int(str(extra.get("max_disk_gb", 0))),
+        disk_usd_per_gb_month=Decimal(str(extra.get("disk_usd_per_gb_month", 0))),
     )
 
 

@@ -9,6 +9,7 @@ from gpulease.ports import Clock, Log, Provider, Secrets, SharedReads
 from gpulease.providers.http import Transport
 
 PROVIDERS: dict[str, str] = {
+    "aws": "gpulease.providers.aws.adapter:AwsProvider",
     "vultr": "gpulease.providers.vultr.adapter:VultrProvider",
 }
 """Name to `module:Class`; the class takes one AdapterContext."""
@@ -28,6 +29,8 @@ class AdapterContext:
     """Empty = the provider's own address; set for a simulator."""
     shared: SharedReads | None = None
     """Where price and stock lists are read once for all workers; None = each reads for itself."""
+    options: object | None = None
+    """What this provider's adapter needs besides; a class of its own (`providers/aws/options.py`)."""
 
 
 def build(
@@ -41,6 +44,7 @@ def build(
     sleep: Callable[[float], None],
     base_url: str = "",
     shared: SharedReads | None = None,
+    options: object | None = None,
 ) -> Provider:
     """The adapter of provider `name` for one account. Raises InputInvalid(field="provider") for an unknown name."""
     try:
@@ -49,4 +53,4 @@ def build(
         known = ", ".join(sorted(PROVIDERS))
         raise InputInvalid(f"no provider is called {name!r}; known: {known}", field="provider") from None
     factory: Callable[[AdapterContext], Provider] = getattr(import_module(module), attribute)
-    return factory(AdapterContext(account, transport, secrets, clock, log, sleep, base_url, shared))
+    return factory(AdapterContext(account, transport, secrets, clock, log, sleep, base_url, shared, options))
