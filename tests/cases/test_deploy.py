@@ -1,8 +1,8 @@
 """C55: a new version comes while machines are being made and given back.
 
 `make deploy-check` does it with the real deployment tool. Here functions are swapped for another version's in the
-middle of everything, at several moments, and harder than the service would: state machines whose states have other names
-end what is under way in them, and for a while no function answers.
+middle of everything, at several moments, and harder than the service would: state machines whose states have other
+names end what is under way in them, and for a while no function answers.
 """
 
 import dataclasses
@@ -48,6 +48,8 @@ class Deployment:
     world: CaseWorld
     folder: Path
     calls: list[tuple[float, str]] = field(default_factory=list)
+    ended_executions: bool = False
+    """Whether executions that were under way fail, because the state they are in is no longer there."""
 
     def go_live(self, *, silent_seconds: float = 0.0, other_states: bool = False) -> None:
         """From now on calls go to the new version; first there may be a time in which none answers."""
@@ -68,6 +70,7 @@ class Deployment:
             return new.call(name, payload)
 
         stack.functions.call = call  # type: ignore[method-assign]
+        self.ended_executions = other_states
         if other_states:
             self._rename_waits()
 
@@ -121,7 +124,7 @@ def test_c55_a_new_version_comes_in_the_middle(
         world.down(lease)
     for lease in creating:
         world.until(lease, RELEASED, within=900)
-    world.assert_right_at_the_end()
+    world.assert_right_at_the_end(may_log=("States.Runtime",) if deployment.ended_executions else ())
 
 
 def test_c55_the_deploy_check_does_it_with_the_real_tool() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.resource import ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY
-from gpulease.errors import LedgerUnavailable
+from gpulease.errors import LeaseConflict, LedgerUnavailable
 from gpulease.ports import Deps, Workflows
 from gpulease.runtime import deps as runtime_deps
 from gpulease.steps import check_leases
@@ -193,6 +193,23 @@ def _after_start(world: CaseWorld, action: Callable[[], None]) -> None:
             return inner.is_running(machine, name)
 
     _use(world, workflows=Watched())
+
+
+def test_c77_the_step_of_the_workflow_that_ended_still_writes(world: CaseWorld) -> None:
+    lease_id = _provisioning(world)
+    fault = world.fail_commits(
+        lambda change: any(event.kind == "workflow_restarted" for event in change.events),
+        lambda: LeaseConflict("somebody else wrote"),
+        carried_out=False,
+    )
+    _stop_running(world, "provision")
+
+    world.run_for(MINUTE)
+
+    assert fault.times == 0
+    assert len(_names(world, "provision")) == 2
+    world.until(lease_id, RUNNING, within=900)
+    world.assert_right_at_the_end()
 
 
 def test_c77_a_message_stays_until_it_was_dealt_with(world: CaseWorld) -> None:

@@ -215,7 +215,11 @@ class World:
             self.deployed.invoke("CheckLeasesFunction")
             return any(each.kind == "workflow_restarted" for each in self.api.all_events(leases[0]))
 
-        until(goes_on, 60, "an aborted workflow was not started again")
+        try:
+            until(goes_on, 60, "an aborted workflow was not started again")
+        except NotAsExpected as late:
+            told = [line for line in self.deployed.log_lines("CheckLeasesFunction") if line["level"] != "INFO"]
+            raise NotAsExpected(f"{late}: {_why(self.api, self.api.lease(leases[0]))}; {told[-5:]}") from None
         [restart] = [each for each in self.api.all_events(leases[0]) if each.kind == "workflow_restarted"]
         if restart.raw["facts"]["told"] is not True:
             raise NotAsExpected("an aborted workflow was found by its lease's own due time, not by its message")

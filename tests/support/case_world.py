@@ -298,7 +298,7 @@ class CaseWorld:
         """The checks that hold at the end of every case, after half an hour in which nothing more may happen.
 
         `twins_made_by_the_provider`: machines that the provider made beside the one asked for. `still`: leases that
-        are rightly on their way still. `may_log`: error lines that belong to the case.
+        are rightly on their way still. `may_log`: error lines, and errors of executions, that belong to the case.
         """
         # A shared network goes after the last lease that used it.
         self.run_for(2 * R_SECONDS)

@@ -36,6 +36,7 @@ TOLD_TIME_LIMIT = timedelta(seconds=15)
 QUICK_RESTARTS = 5
 """Workflows of one decision that are started again as soon as they are said to have failed. What fails that often fails
 for a reason that stays, and goes on at the pace of CHECK_WORKFLOW_EVERY."""
+TRIES = 3
 LOOK_AGAIN = timedelta(seconds=30)
 """After a message whose execution is shown as running still: the service's answer may be older than the message."""
 
@@ -74,7 +75,7 @@ def _look_where_told(deps: Deps, until: datetime, counts: dict[str, int]) -> Non
             return
         for message in messages:
             try:
-                what = _told(message, deps)
+                what = _deal_with(message, deps)
                 deps.failed_executions.done(message)
             except Exception as error:  # the messages after this one must be looked at
                 deps.log.warning(
@@ -86,8 +87,17 @@ def _look_where_told(deps: Deps, until: datetime, counts: dict[str, int]) -> Non
                 counts[what] += 1
 
 
+def _deal_with(message: FailedExecution, deps: Deps) -> str:
+    """Returns what `check` did. A step that was under way when its workflow ended may still write: then look again."""
+    for _ in range(TRIES - 1):
+        try:
+            return _told(message, deps)
+        except (LeaseConflict, LeaseSuperseded):
+            continue
+    return _told(message, deps)
+
+
 def _told(message: FailedExecution, deps: Deps) -> str:
-    """Deal with one message. Returns what `check` did."""
     try:
         lease = deps.ledger.load(message.lease_id).lease
     except LeaseNotFound:
