@@ -12,7 +12,7 @@ from gpulease_sim.vultr.catalog import PLANS, REGIONS, SYSTEMS
 from gpulease_sim.vultr.server import serve
 from libcloud.common.vultr import VultrException
 from libcloud.compute.drivers.vultr import VultrNodeDriverV2
-from libcloud.compute.types import NodeState
+from libcloud.compute.types import NodeState, StorageVolumeState
 
 from tests.support.vultr_world import GPU_METAL, GPU_VM, START, steady
 
@@ -171,6 +171,61 @@ def test_snapshots_of_a_vm_outlive_it_and_go_on_costing(setup: Setup) -> None:
     assert [each.kind for each in setup.cloud.book.billed()] == ["snapshot"]
     assert setup.driver.ex_delete_snapshot(snapshot)
     assert setup.cloud.book.billed() == []
+
+
+def test_a_volume_is_created_attached_detached_and_destroyed(setup: Setup) -> None:
+    volume = setup.driver.create_volume(50, "cache-1", setup.location("ord"))
+    node = setup.create(GPU_VM, "ord")
+    assert (volume.name, volume.size, volume.state) == ("cache-1", 50, StorageVolumeState.CREATING)
+    setup.wait(100)
+    assert setup.driver.ex_get_volume(volume.id).state == StorageVolumeState.AVAILABLE
+
+    assert setup.driver.attach_volume(node, volume)
+    setup.wait(15)
+    [seen] = setup.driver.list_volumes()
+    assert (seen.id, seen.extra["attached_to_instance"], seen.extra["cost"]) == (volume.id, node.id, 5.0)
+    assert seen.extra["mount_id"].startswith("ord-")
+    with pytest.raises(VultrException):
+        setup.driver.destroy_volume(volume)
+
+    assert setup.driver.detach_volume(volume)
+    setup.wait(15)
+    assert setup.driver.ex_resize_volume(volume, 80)
+    [seen] = setup.driver.list_volumes()
+    assert (seen.size, seen.extra["attached_to_instance"]) == (80, "")
+    assert setup.driver.destroy_volume(volume)
+    setup.wait(10)
+    assert setup.driver.list_volumes() == []
+    assert [each.kind for each in setup.cloud.book.billed()] == ["instance"]
+
+
+def test_a_volume_outlives_its_node(setup: Setup) -> None:
+    volume = setup.driver.create_volume(50, "cache-1", "ord")
+    node = setup.create(GPU_VM, "ord")
+    setup.wait(100)
+    assert setup.driver.attach_volume(node, volume, ex_live=False)
+    setup.wait(60)
+
+    assert setup.driver.destroy_node(setup.node(node.id))
+    setup.wait(60)
+
+    [seen] = setup.driver.list_volumes()
+    assert (seen.id, seen.extra["attached_to_instance"]) == (volume.id, "")
+    assert [each.kind for each in setup.cloud.book.billed()] == ["block"]
+
+
+def test_a_volume_is_refused_by_a_node_that_still_boots_and_by_one_elsewhere(setup: Setup) -> None:
+    here, elsewhere = (setup.driver.create_volume(50, "c", region) for region in ("ord", "ewr"))
+    node = setup.create(GPU_VM, "ord")
+    setup.wait(22)
+
+    with pytest.raises(VultrException, match="Server is currently locked"):
+        setup.driver.attach_volume(node, here)
+    setup.wait(100)
+    with pytest.raises(VultrException, match="same location"):
+        setup.driver.attach_volume(node, elsewhere)
+    with pytest.raises(VultrException, match="not currently attached"):
+        setup.driver.detach_volume(here)
 
 
 def test_the_driver_reads_every_page(setup: Setup) -> None:

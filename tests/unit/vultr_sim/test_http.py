@@ -179,6 +179,7 @@ def test_any_setting_can_be_changed_by_name(cloud: VultrCloud, server: ServerHan
     body = {
         "reworded": True,
         "vm": {"ok_seconds": 7, "stuck": "pending"},
+        "block": {"attach_seconds": 3, "attach_lost_probability": 0.5},
         "rules": [{"match": "^a", "change": {"deletes_ignored": 1}}],
         "capacity": {"ord/*": 2},
         "not_found": {"instance": [400, "gone"]},
@@ -191,6 +192,8 @@ def test_any_setting_can_be_changed_by_name(cloud: VultrCloud, server: ServerHan
     assert cloud.settings.reworded
     assert (cloud.settings.vm.ok_seconds, cloud.settings.vm.stuck) == ((7, 7), "pending")
     assert cloud.settings.vm.active_seconds == steady().vm.active_seconds
+    assert (cloud.settings.block.attach_seconds, cloud.settings.block.attach_lost_probability) == ((3, 3), 0.5)
+    assert cloud.settings.block.detach_seconds == steady().block.detach_seconds
     assert cloud.settings.rules[0].change == {"deletes_ignored": 1}
     assert cloud.settings.not_found == {"instance": (400, "gone")}
 

@@ -1,0 +1,527 @@
+"""Vultr's block storage as volumes, and why nothing is stopped there: what the generic rules do not say."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from gpulease.domain.observation import Absent, Condition, Observation
+from gpulease.domain.offer import PlanKind
+from gpulease.domain.resource import BillingRule, ResourceKind, marker_for
+from gpulease.errors import (
+    CapacityRefused,
+    InputInvalid,
+    ProviderBusy,
+    ProviderError,
+    ProviderRejected,
+    ProviderThrottled,
+    ProviderUnavailable,
+    ProviderUnexpected,
+)
+from gpulease.ports import Once, Ref, VolumeRequest
+from gpulease.providers.vultr.blocks import HDD_REGIONS, NVME_REGIONS
+from gpulease_sim.vultr.catalog import REGIONS
+from gpulease_sim.vultr.faults import Fault, lost_answer
+from gpulease_sim.vultr.settings import BlockBehaviour
+
+from tests.support.provider_contract import MARKER, ready_machine
+from tests.support.provider_world import DEPLOYMENT, VultrWorld, ref_of
+from tests.support.volume_contract import (
+    SIZE_GB,
+    VOLUME_MARKER,
+    attached,
+    is_free,
+    ready_volume,
+    volume_request,
+    wait_until,
+)
+
+GONE_ID = "00000000-0000-4000-8000-000000000000"
+ATTACH, DETACH = "/blocks/[^/]+/attach", "/blocks/[^/]+/detach"
+
+
+@pytest.fixture
+def world() -> VultrWorld:
+    return VultrWorld()
+
+
+def volume_ref(provider_id: str, region: str = "ewr") -> Ref:
+    return Ref(ResourceKind.VOLUME, region, VOLUME_MARKER, provider_id)
+
+
+def behave(world: VultrWorld, **changes: object) -> None:
+    block = replace(world.cloud.settings.block, **changes)  # type: ignore[arg-type]
+    world.cloud.settings = replace(world.cloud.settings, block=block)
+
+
+def sent(world: VultrWorld, method: str, path: str = "") -> int:
+    return sum(call.method == method and path in call.path for call in world.cloud.calls)
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("kind", [PlanKind.VM, PlanKind.BARE_METAL])
+def test_a_halted_machine_would_be_billed_so_none_is_stopped(world: VultrWorld, kind: PlanKind) -> None:
+    offer, ref = world.offer(kind), Ref(ResourceKind.INSTANCE, "ewr", MARKER, GONE_ID, kind.value)
+    before = len(world.cloud.calls)
+
+    assert not world.provider.can_stop(offer)
+    assert not world.provider.capabilities.stop_stops_billing
+    for call in (world.provider.stop, world.provider.start):
+        with pytest.raises(ProviderRejected, match="billed in full"):
+            call(ref)
+    with pytest.raises(ProviderRejected, match="billed in full"):
+        world.provider.stopped_price_per_hour(offer)
+    assert len(world.cloud.calls) == before
+
+
+# Where, how large, at what price
+
+
+def test_regions_and_sizes_are_those_that_the_provider_sells() -> None:
+    nvme = {region for region, place in REGIONS.items() if "block_storage_high_perf" in place.wire()["options"]}
+    some = {region for region, place in REGIONS.items() if "block_storage" in " ".join(place.wire()["options"])}
+
+    assert nvme == NVME_REGIONS
+    assert some == NVME_REGIONS | HDD_REGIONS
+
+
+@pytest.mark.parametrize(
+    ("region", "size_gb", "price"),
+    [("ewr", 10, "1.00"), ("ewr", 10_000, "1000"), ("dfw", 40, "1.000"), ("dfw", 40_000, "1000"), ("syd", 100, "10")],
+)
+def test_the_price_is_by_size_and_sort_and_is_what_the_provider_charges(
+    world: VultrWorld, region: str, size_gb: int, price: str
+) -> None:
+    assert world.provider.volume_price_per_month(region, size_gb) == Decimal(price)
+
+    made = world.provider.create_volume(VolumeRequest(region, size_gb, VOLUME_MARKER, ""))
+
+    world.advance(3600 * 731)
+    assert world.cloud.book.get(made.provider_id).hourly_usd * 730 == Decimal(price)
+    assert world.provider.billing_rule(ResourceKind.VOLUME) is BillingRule.STARTED_HOUR
+
+
+@pytest.mark.parametrize(
+    ("region", "size_gb", "field"),
+    [
+        ("ewr", 9, "size_gb"),
+        ("ewr", 10_001, "size_gb"),
+        ("dfw", 39, "size_gb"),
+        ("dfw", 40_001, "size_gb"),
+        ("mars", 100, "region"),
+    ],
+)
+def test_what_is_not_sold_is_refused_before_any_call(world: VultrWorld, region: str, size_gb: int, field: str) -> None:
+    with pytest.raises(InputInvalid) as priced:
+        world.provider.volume_price_per_month(region, size_gb)
+    with pytest.raises(InputInvalid) as created:
+        world.provider.create_volume(VolumeRequest(region, size_gb, VOLUME_MARKER, ""))
+
+    assert priced.value.field == created.value.field == field
+    assert not world.cloud.calls
+
+
+def test_bare_metal_other_regions_and_zones_take_no_volume(world: VultrWorld) -> None:
+    vm, metal = world.offer(PlanKind.VM), world.offer(PlanKind.BARE_METAL)
+
+    assert world.provider.can_attach_volume(vm, "ewr", "")
+    assert not world.provider.can_attach_volume(metal, "ewr", "")
+    assert not world.provider.can_attach_volume(vm, "ord", "")
+    assert not world.provider.can_attach_volume(vm, "ewr", "us-east-1a")
+    with pytest.raises(InputInvalid):
+        world.provider.create_volume(VolumeRequest("ewr", SIZE_GB, VOLUME_MARKER, "", "us-east-1a"))
+
+
+def test_bare_metal_and_other_regions_are_refused_without_a_call(world: VultrWorld) -> None:
+    metal = Ref(ResourceKind.INSTANCE, "ewr", MARKER, GONE_ID, "bare_metal")
+    elsewhere = Ref(ResourceKind.INSTANCE, "ord", MARKER, GONE_ID, "vm")
+
+    for instance in (metal, elsewhere):
+        with pytest.raises(ProviderRejected):
+            world.provider.attach_volume(volume_ref(GONE_ID), instance)
+
+    assert not world.cloud.calls
+
+
+@pytest.mark.parametrize("reworded", [False, True])
+def test_bare_metal_that_is_not_known_to_be_such_is_refused_by_what_the_provider_shows(
+    world: VultrWorld, reworded: bool
+) -> None:
+    volume, metal = ready_volume(world), ready_machine(world, PlanKind.BARE_METAL)
+    if reworded:
+        world.reword()
+
+    with pytest.raises(ProviderRejected, match="no such VM"):
+        world.provider.attach_volume(ref_of(volume), replace(ref_of(metal), subkind=""))
+
+
+# Create
+
+
+def test_the_marker_is_the_label_of_the_one_create_call(world: VultrWorld) -> None:
+    made = world.provider.create_volume(volume_request(world))
+
+    assert world.cloud.book.get(made.provider_id).label == VOLUME_MARKER
+    assert world.cloud.book.get(made.provider_id).markers == (VOLUME_MARKER,)
+    assert sent(world, "POST", "/blocks") == 1
+
+
+def test_a_marker_that_might_be_cut_is_not_sent(world: VultrWorld) -> None:
+    with pytest.raises(ProviderRejected, match="might be cut"):
+        world.provider.create_volume(volume_request(world, marker_for(DEPLOYMENT, "c" * 120)))
+
+    assert not sent(world, "POST")
+
+
+def test_a_region_without_stock_is_no_capacity(world: VultrWorld) -> None:
+    world.cloud.settings = replace(world.cloud.settings, blocks_sold_out=frozenset({"ewr/high_perf"}))
+
+    with pytest.raises(CapacityRefused, match="inferred"):
+        world.provider.create_volume(volume_request(world))
+
+    assert world.volumes_made() == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Fault(status=500, error="Something new"), ProviderUnavailable),
+        (Fault(status=502, html=True), ProviderUnavailable),
+        (Fault(cut=True), ProviderUnavailable),
+        (Fault(status=429, execute=False), ProviderThrottled),
+        (Fault(body='{"block": {"id": "", "status": "pending", "region": "ewr"}}'), ProviderUnexpected),
+        (Fault(body='{"block": {"status": "pending"}}'), ProviderUnexpected),
+        (Fault(body="{}"), ProviderUnexpected),
+    ],
+)
+def test_a_create_without_a_clear_answer_is_sent_once_and_stays_open(
+    world: VultrWorld, fault: Fault, kind: type[ProviderError]
+) -> None:
+    world.cloud.faults.add(replace(fault, method="POST"))
+
+    with pytest.raises(ProviderError) as caught:
+        world.provider.create_volume(volume_request(world))
+
+    assert type(caught.value) is kind
+    assert sent(world, "POST") == 1
+
+
+def test_a_new_block_is_missing_from_lists_for_less_than_the_visibility_window(world: VultrWorld) -> None:
+    window = world.provider.visibility_window_seconds
+    behave(world, list_lag_seconds=(window - 1, window - 1))
+    made = world.provider.create_volume(volume_request(world))
+
+    assert world.provider.find(ref_of(made, by_marker=True)) == []
+    assert isinstance(world.provider.observe(ref_of(made)), Observation)
+    world.advance(window)
+    assert world.provider.find(ref_of(made, by_marker=True))
+
+
+# Attach
+
+
+def test_an_attach_asks_once_and_without_a_restart(world: VultrWorld) -> None:
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    since = len(world.cloud.calls)
+
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+    world.advance(30)
+
+    assert [call.path for call in list(world.cloud.calls)[since:]] == [f"/blocks/{volume.provider_id}/attach"]
+    again = world.provider.observe(ref_of(machine))
+    assert isinstance(again, Observation) and again.condition is Condition.READY
+
+
+@pytest.mark.parametrize("reworded", [False, True])
+def test_attaching_what_is_attached_there_is_done(world: VultrWorld, reworded: bool) -> None:
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    attached(world, volume, machine)
+    if reworded:
+        world.reword()
+
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+
+@pytest.mark.parametrize("reworded", [False, True])
+def test_a_block_that_is_being_made_or_is_on_its_way_means_later(world: VultrWorld, reworded: bool) -> None:
+    behave(world, active_seconds=(15, 15), attach_seconds=(15, 15))
+    machine = ready_machine(world, PlanKind.VM)
+    volume = world.provider.create_volume(volume_request(world))
+    if reworded:
+        world.reword()
+
+    with pytest.raises(ProviderBusy):
+        world.provider.attach_volume(ref_of(volume), ref_of(machine))
+    world.advance(15)
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+    with pytest.raises(ProviderBusy):
+        world.provider.attach_volume(ref_of(volume), ref_of(machine))
+    world.advance(15)
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+
+@pytest.mark.parametrize("reworded", [False, True])
+def test_a_locked_machine_means_later(world: VultrWorld, reworded: bool) -> None:
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    if reworded:
+        world.reword()
+    world.cloud.machine(machine.provider_id).locked_until = world.clock.seconds + 60
+
+    with pytest.raises(ProviderBusy):
+        world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+    world.advance(61)
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+
+@pytest.mark.parametrize("reworded", [False, True])
+def test_attaching_what_is_gone_or_going_is_rejected(world: VultrWorld, reworded: bool) -> None:
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    if reworded:
+        world.reword()
+
+    with pytest.raises(ProviderRejected, match="no such block"):
+        world.provider.attach_volume(volume_ref(GONE_ID), ref_of(machine))
+    with pytest.raises(ProviderRejected, match="no such VM"):
+        world.provider.attach_volume(ref_of(volume), Ref(ResourceKind.INSTANCE, "ewr", MARKER, GONE_ID, "vm"))
+    world.provider.destroy(ref_of(machine))
+    # Not every read shows that a machine is going.
+    with pytest.raises((ProviderBusy, ProviderRejected)):
+        world.provider.attach_volume(ref_of(volume), ref_of(machine))
+    world.advance(60)
+    with pytest.raises(ProviderRejected, match="no such VM"):
+        world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+
+@pytest.mark.parametrize("status", [400, 409, 422, 500])
+def test_an_unknown_refusal_of_an_attach_that_nothing_explains_means_later(world: VultrWorld, status: int) -> None:
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    world.cloud.faults.add(Fault(method="POST", path=ATTACH, execute=False, status=status, error="No."))
+
+    with pytest.raises(ProviderBusy, match="not now"):
+        world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+
+def test_an_error_after_which_it_is_attached_is_no_error(world: VultrWorld) -> None:
+    behave(world, attach_seconds=(0, 0))
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    world.cloud.faults.add(Fault(method="POST", path=ATTACH, status=500, error="No."))
+
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+    seen = world.provider.observe(ref_of(volume))
+    assert isinstance(seen, Observation) and seen.attached
+
+
+@pytest.mark.parametrize("path", [ATTACH, DETACH])
+def test_lost_and_throttled_calls_are_sent_once(world: VultrWorld, path: str) -> None:
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    attached(world, volume, machine)
+    call = world.provider.attach_volume if path == ATTACH else world.provider.detach_volume
+    before = sent(world, "POST")
+    world.cloud.faults.add(lost_answer("POST", path), Fault(method="POST", path=path, execute=False, status=429))
+
+    with pytest.raises(ProviderUnavailable):
+        call(ref_of(volume), ref_of(machine))
+    with pytest.raises(ProviderThrottled):
+        call(ref_of(volume), ref_of(machine))
+
+    assert sent(world, "POST") == before + 2
+
+
+def test_an_attach_that_was_forgotten_shows_as_free(world: VultrWorld) -> None:
+    behave(world, attach_lost_probability=1)
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+    world.advance(600)
+
+    seen = world.provider.observe(ref_of(volume))
+    assert isinstance(seen, Observation) and is_free(seen)
+
+
+# Detach
+
+
+def test_a_detach_reaches_an_attach_that_does_not_show_yet(world: VultrWorld) -> None:
+    behave(world, attach_seconds=(300, 300))
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+    world.provider.detach_volume(ref_of(volume), ref_of(machine))
+    world.advance(600)
+
+    seen = world.provider.observe(ref_of(volume))
+    assert isinstance(seen, Observation) and is_free(seen)
+
+
+@pytest.mark.parametrize("reworded", [False, True])
+def test_a_detach_that_is_stuck_means_later(world: VultrWorld, reworded: bool) -> None:
+    behave(world, stuck_detach_probability=1, stuck_detach_failures=(5, 5))
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    attached(world, volume, machine)
+    if reworded:
+        world.reword()
+
+    for _ in range(5):
+        with pytest.raises(ProviderBusy):
+            world.provider.detach_volume(ref_of(volume), ref_of(machine))
+    world.provider.detach_volume(ref_of(volume), ref_of(machine))
+
+    wait_until(world, volume, is_free)
+
+
+def test_a_block_that_keeps_the_name_of_its_dead_machine_is_freed_by_a_detach(world: VultrWorld) -> None:
+    behave(world, never_detaches_probability=1)
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    attached(world, volume, machine)
+    world.provider.destroy(ref_of(machine))
+    world.advance(10_000)
+    seen = world.provider.observe(ref_of(volume))
+    assert isinstance(seen, Observation) and seen.attached_to == machine.provider_id
+    with pytest.raises(ProviderBusy):
+        world.provider.destroy(ref_of(volume))
+
+    world.provider.detach_volume(ref_of(volume), ref_of(machine))
+
+    wait_until(world, volume, is_free)
+
+
+def test_a_machine_that_starts_again_is_not_disturbed_by_a_refused_detach(world: VultrWorld) -> None:
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    attached(world, volume, machine)
+    world.cloud.machine(machine.provider_id).locked_until = world.clock.seconds + 60
+
+    with pytest.raises(ProviderBusy):
+        world.provider.detach_volume(ref_of(volume), ref_of(machine))
+
+    assert wait_until(world, volume, lambda seen: seen.attached).attached_to == machine.provider_id
+
+
+# Read, delete
+
+
+def test_a_missing_block_in_the_other_known_words_is_absent_in_one_call(world: VultrWorld) -> None:
+    not_found = {"block": (404, "Block storage subscription not found.")}
+    world.cloud.settings = replace(world.cloud.settings, not_found=not_found)
+
+    assert isinstance(world.provider.observe(volume_ref(GONE_ID)), Absent)
+    assert len(world.cloud.calls) == 1
+
+
+def test_a_refused_read_in_unknown_words_is_checked_with_the_list(world: VultrWorld) -> None:
+    volume = ready_volume(world)
+    world.cloud.faults.add(Fault(method="GET", path="/blocks/[^/]+", execute=False, status=404, error="Hm."))
+
+    seen = world.provider.observe(ref_of(volume))
+    assert isinstance(seen, Observation) and "by list" in seen.words
+    assert isinstance(world.provider.observe(volume_ref(GONE_ID)), Absent)
+
+
+def test_an_answer_about_another_block_is_not_taken(world: VultrWorld) -> None:
+    first = ready_volume(world)
+    body = world.cloud.handle("GET", f"/blocks/{first.provider_id}", {}, {"Authorization": "Bearer k"}).body.decode()
+    world.cloud.faults.add(Fault(method="GET", path="/blocks/[^/]+", execute=False, body=body))
+
+    with pytest.raises(ProviderUnexpected, match="another block"):
+        world.provider.observe(volume_ref(GONE_ID))
+
+
+@pytest.mark.parametrize(
+    ("status", "condition"),
+    [
+        ("pending", Condition.PENDING),
+        ("active", Condition.READY),
+        ("suspended", Condition.FAILED),
+        ("destroying", Condition.DELETING),
+        ("a word of next year", Condition.PENDING),
+    ],
+)
+def test_state_words_of_blocks(world: VultrWorld, status: str, condition: Condition) -> None:
+    body = f'{{"block": {{"id": "{GONE_ID}", "region": "EWR", "status": "{status}", "size_gb": 5}}}}'
+    world.cloud.faults.add(Fault(method="GET", execute=False, body=body))
+
+    seen = world.provider.observe(volume_ref(GONE_ID))
+
+    assert isinstance(seen, Observation)
+    assert (seen.condition, seen.words, seen.region, seen.size_gb) == (condition, status, "ewr", 5)
+
+
+def test_a_block_in_use_is_never_even_asked_to_go(world: VultrWorld) -> None:
+    world.cloud.settings = replace(world.cloud.settings, block_delete_detaches=True)
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    attached(world, volume, machine)
+
+    with pytest.raises(ProviderBusy, match="attached to"):
+        world.provider.destroy(ref_of(volume))
+
+    assert not sent(world, "DELETE")
+
+
+@pytest.mark.parametrize("reworded", [False, True])
+def test_a_block_taken_between_the_look_and_the_delete_stays(world: VultrWorld, reworded: bool) -> None:
+    behave(world, attach_seconds=(300, 300))
+    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
+    world.provider.attach_volume(ref_of(volume), ref_of(machine))
+    if reworded:
+        world.reword()
+
+    with pytest.raises(ProviderBusy):
+        world.provider.destroy(ref_of(volume))
+
+    assert isinstance(world.provider.observe(ref_of(volume)), Observation)
+
+
+def test_destroying_by_marker_destroys_every_twin(world: VultrWorld) -> None:
+    for _ in range(2):
+        seen = world.provider.create_volume(volume_request(world))
+    world.advance(60)
+
+    world.provider.destroy(ref_of(seen, by_marker=True))
+    world.advance(60)
+
+    assert not world.cloud.book.billed()
+
+
+def test_an_accepted_delete_that_does_nothing_shows_in_the_next_look(world: VultrWorld) -> None:
+    volume = ready_volume(world)
+    world.cloud.faults.add(Fault(method="DELETE", effect="ignore", times=1))
+
+    world.provider.destroy(ref_of(volume))
+    world.advance(60)
+    assert isinstance(world.provider.observe(ref_of(volume)), Observation)
+
+    world.provider.destroy(ref_of(volume))
+    world.advance(60)
+    assert isinstance(world.provider.observe(ref_of(volume)), Absent)
+
+
+@pytest.mark.parametrize("text", ["", "..", "all", f"{GONE_ID}/../x"])
+def test_what_is_no_id_is_not_put_into_a_path(world: VultrWorld, text: str) -> None:
+    machine = Ref(ResourceKind.INSTANCE, "ewr", MARKER, GONE_ID, "vm")
+
+    with pytest.raises(ProviderRejected):
+        world.provider.attach_volume(volume_ref(text), machine)
+    with pytest.raises(ProviderRejected):
+        world.provider.attach_volume(volume_ref(GONE_ID), replace(machine, provider_id=text))
+    assert not world.cloud.calls
+
+
+def test_volumes_are_found_on_every_page_and_read_once_for_all_regions(world: VultrWorld) -> None:
+    world.cloud.settings = replace(world.cloud.settings, block=BlockBehaviour(list_lag_seconds=(0, 0)))
+    made = [
+        world.provider.create_volume(VolumeRequest(region, 10, marker_for(DEPLOYMENT, f"c-{number:012}.volume.1"), ""))
+        for number, region in enumerate(["ewr", "ord"] * 252)
+    ]
+    once = Once()
+    since = sent(world, "GET", "/blocks")
+
+    listed = {
+        region: list(world.provider.list_owned(region, DEPLOYMENT, once=once)) for region in ("ewr", "ord", "lax")
+    }
+
+    assert {region: len(seen) for region, seen in listed.items()} == {"ewr": 252, "ord": 252, "lax": 0}
+    assert sent(world, "GET", "/blocks") - since == 2
+    [last] = world.provider.find(ref_of(made[-1], by_marker=True))
+    assert last.provider_id == made[-1].provider_id
