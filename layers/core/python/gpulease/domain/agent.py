@@ -37,6 +37,10 @@ class AgentRecord(Model):
     gpus: int | None = None
     """As counted on the machine; None = not told."""
     gpu_models: tuple[str, ...] = ()
+    gpu_percent: tuple[int, ...] = ()
+    """How much each one computed at the last look."""
+    gpu_memory_mib: tuple[int, ...] = ()
+    gpu_memory_used_mib: tuple[int, ...] = ()
     host_keys: tuple[str, ...] = ()
     """SSH host keys, public, for known_hosts."""
     mounted: tuple[str, ...] = ()
@@ -45,6 +49,7 @@ class AgentRecord(Model):
     """What did not work on the machine, for people; at most ten lines."""
     start_script: str = ""
     """"", "running", "done" or "failed"."""
+    start_script_exit: int | None = None
     flush_wanted_at: Instant | None = None
     """Since when the agent is asked to save and unmount the cache, told in the answer to its next report."""
     flushed_at: Instant | None = None
