@@ -9,14 +9,16 @@ import json
 from hashlib import sha256
 from http import HTTPStatus
 
+from gpulease.api.cache_use import cache_for_lease, offers_with
 from gpulease.api.caller import Caller
-from gpulease.api.catalogue import CatalogueReader
+from gpulease.api.catalogue import Catalogue, CatalogueReader
 from gpulease.api.names import name_for
 from gpulease.api.preflight import offers_to_try
 from gpulease.api.problems import Problem, unavailable
 from gpulease.api.schemas import DryRun, LeaseRequest
 from gpulease.api.views import money
 from gpulease.domain.lease import Lease, LeaseState, execution_name
+from gpulease.domain.offer import Offer
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.transitions import new_lease
 from gpulease.errors import GpuleaseError, LeaseExists, LeaseNotFound, LedgerUnavailable
@@ -32,7 +34,7 @@ def accept(
     digest = request_digest(request)
     keyed_id = lease_id_for(caller.owner, idempotency_key) if idempotency_key else None
     try:
-        offers_to_try(request.spec(), catalogue.loaded(), deps.providers)
+        _, cache_id = _offers(request, caller, deps, catalogue.loaded())
     except Problem:
         # The catalogue may have changed since the first request with this key; its lease is the answer all the same.
         earlier = _load(deps, keyed_id) if keyed_id else None
@@ -40,19 +42,19 @@ def accept(
             raise
         return _replay(earlier, caller, digest, deps)
     if keyed_id:
-        lease = _make(request, keyed_id, caller, digest, deps)
+        lease = _make(request, keyed_id, caller, digest, deps, cache_id)
         if lease is None:
             return _replay(deps.ledger.load(keyed_id), caller, digest, deps)
     else:
-        lease = _make_with_new_id(request, caller, digest, deps)
+        lease = _make_with_new_id(request, caller, digest, deps, cache_id)
     start(deps, lease, "provision")
     return LeaseRecord(lease)
 
 
-def dry_run(request: LeaseRequest, deps: Deps, catalogue: CatalogueReader) -> DryRun:
+def dry_run(request: LeaseRequest, caller: Caller, deps: Deps, catalogue: CatalogueReader) -> DryRun:
     """What would be tried, after all the same checks. Creates nothing."""
     spec, known = request.spec(), catalogue.loaded()
-    offers = offers_to_try(spec, known, deps.providers)
+    offers, _ = _offers(request, caller, deps, known)
     return DryRun(
         name=request.name,
         spec=spec,
@@ -61,6 +63,15 @@ def dry_run(request: LeaseRequest, deps: Deps, catalogue: CatalogueReader) -> Dr
         cheapest_price_per_hour_usd=money(min(o.price_per_hour_usd for o in offers)),
         catalogue=known.age(deps.clock.now()),
     )
+
+
+def _offers(request: LeaseRequest, caller: Caller, deps: Deps, known: Catalogue) -> tuple[list[Offer], str]:
+    """Offers that would be tried, and the id of the cache that the machine will use; "" = none. Raises problems."""
+    offers = offers_to_try(request.spec(), known, deps.providers)
+    if request.cache is None:
+        return offers, ""
+    cache = cache_for_lease(request.cache, caller.owner, deps.ledger)
+    return offers_with(cache, offers, deps), cache.lease.id
 
 
 def request_digest(request: LeaseRequest) -> str:
@@ -89,7 +100,7 @@ def start(deps: Deps, lease: Lease, machine: str) -> None:
         )
 
 
-def _make(request: LeaseRequest, lease_id: str, caller: Caller, digest: str, deps: Deps) -> Lease | None:
+def _make(request: LeaseRequest, lease_id: str, caller: Caller, digest: str, deps: Deps, cache_id: str) -> Lease | None:
     """The lease as recorded; None when the id is taken."""
     lease, event = new_lease(
         lease_id=lease_id,
@@ -99,6 +110,7 @@ def _make(request: LeaseRequest, lease_id: str, caller: Caller, digest: str, dep
         now=deps.clock.now(),
         digest=digest,
         start_script=request.script(),
+        cache_id=cache_id,
     )
     try:
         deps.ledger.create_lease(lease, [event], request.script())
@@ -115,10 +127,10 @@ def _make(request: LeaseRequest, lease_id: str, caller: Caller, digest: str, dep
     return lease
 
 
-def _make_with_new_id(request: LeaseRequest, caller: Caller, digest: str, deps: Deps) -> Lease:
+def _make_with_new_id(request: LeaseRequest, caller: Caller, digest: str, deps: Deps, cache_id: str) -> Lease:
     for _ in range(MAX_NEW_IDS):
         lease_id = deps.ids.lease_id()
-        if lease := _make(request, lease_id, caller, digest, deps):
+        if lease := _make(request, lease_id, caller, digest, deps, cache_id):
             return lease
     raise GpuleaseError(f"{MAX_NEW_IDS} new lease ids were all taken")
 

@@ -20,12 +20,14 @@ from gpulease.api.caller import caller_of
 from gpulease.api.catalogue import CatalogueReader
 from gpulease.api.openapi import PUBLIC_PATHS, Document
 from gpulease.api.problems import FieldError, Problem, field_errors, invalid, unavailable
+from gpulease.api.routes_caches import caches_router
 from gpulease.api.routes_doctor import SweepNow, doctor_router
 from gpulease.api.routes_leases import leases_router
 from gpulease.api.routes_meta import meta_router
 from gpulease.api.routes_offers import offers_router
 from gpulease.api.routes_policy import policy_router
 from gpulease.api.schemas import LeaseRequest
+from gpulease.api.schemas_caches import CacheRequest
 from gpulease.errors import InputInvalid, LedgerUnavailable
 from gpulease.ports import Deps
 
@@ -37,6 +39,8 @@ WITH_A_BODY = frozenset(
         ("POST", "/v1/leases"),
         ("PATCH", "/v1/leases/*"),
         ("POST", "/v1/leases/*/keep"),
+        ("POST", "/v1/caches"),
+        ("PATCH", "/v1/caches/*"),
     }
 )
 """Routes whose body is checked and made plain before anything else looks at it."""
@@ -111,6 +115,7 @@ def create_app(deps: Deps, sweep: SweepNow | None = None) -> APIGatewayHttpResol
     app, catalogue, document = Api(deps), CatalogueReader(deps), Document()
     app.include_router(leases_router(deps, catalogue))
     app.include_router(policy_router(deps))
+    app.include_router(caches_router(deps, catalogue))
     app.include_router(offers_router(deps, catalogue))
     app.include_router(doctor_router(deps, sweep))
     app.include_router(meta_router(deps, catalogue, document))
@@ -134,7 +139,8 @@ def _handle_errors(app: Api) -> None:
         return Problem(HTTPStatus.NOT_FOUND, "no_such_route", "see /openapi.json for what there is").response()
 
     def bad_request(error: RequestValidationError) -> Response[str]:
-        known = tuple(LeaseRequest.model_fields)
+        asked = CacheRequest if app.current_event.path.startswith("/v1/caches") else LeaseRequest
+        known = tuple(asked.model_fields)
         return invalid(field_errors(error.errors()[:MAX_ERRORS], known)).response()
 
     def bad_input(error: InputInvalid) -> Response[str]:
@@ -159,9 +165,11 @@ def _handle_errors(app: Api) -> None:
 
 
 def _shape(path: str) -> str:
-    """The path with `*` for the id of a lease."""
+    """The path with `*` for the id of a lease or the name of a cache."""
     parts = path.split("/")
-    return "/".join([*parts[:3], "*", *parts[4:]]) if parts[1:3] == ["v1", "leases"] and len(parts) > 3 else path
+    if len(parts) > 3 and parts[1] == "v1" and parts[2] in ("leases", "caches"):
+        return "/".join([*parts[:3], "*", *parts[4:]])
+    return path
 
 
 def _as_answer(problem: Problem) -> dict[str, Any]:

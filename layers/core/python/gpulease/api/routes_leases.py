@@ -60,7 +60,7 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
     ) -> Response[LeaseView | DryRun]:
         who = caller()
         if dry:
-            return _json(HTTPStatus.OK, dry_run(request, deps, catalogue))
+            return _json(HTTPStatus.OK, dry_run(request, who, deps, catalogue))
         record = accept(request, who, key, deps, catalogue)
         return _json(HTTPStatus.ACCEPTED, view(record), Location=f"/v1/leases/{record.lease.id}")
 

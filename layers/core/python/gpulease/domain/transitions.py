@@ -26,6 +26,7 @@ def new_lease(
     now: datetime,
     digest: str = "",
     start_script: bytes = b"",
+    cache_id: str = "",
 ) -> tuple[Lease, Event]:
     """A lease just accepted. Nothing has been asked of a provider."""
     lease = Lease(
@@ -40,6 +41,7 @@ def new_lease(
         waiting_for="its first offer",
         next_check_at=now + CHECK_WORKFLOW_EVERY,
         request_digest=digest,
+        cache_id=cache_id,
         start_script_bytes=len(start_script),
         start_script_sha256=sha256(start_script).hexdigest() if start_script else "",
     )
