@@ -22,6 +22,7 @@ from gpulease.domain.offer import Offer
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.transitions import new_lease
 from gpulease.errors import GpuleaseError, LeaseExists, LeaseNotFound, LedgerUnavailable
+from gpulease.pause_facts import pause_notice
 from gpulease.ports import Deps
 
 MAX_NEW_IDS = 3
@@ -61,6 +62,7 @@ def dry_run(request: LeaseRequest, caller: Caller, deps: Deps, catalogue: Catalo
         offers=tuple(offers[: spec.max_attempts]),
         total=len(offers),
         cheapest_price_per_hour_usd=money(min(o.price_per_hour_usd for o in offers)),
+        when_paused=pause_notice(spec.policy, offers[0], deps, has_cache=spec.cache is not None),
         catalogue=known.age(deps.clock.now()),
     )
 

@@ -18,6 +18,7 @@ from gpulease.api.views import lease_view
 from gpulease.domain.lease import LeaseKind
 from gpulease.domain.record import LeaseRecord
 from gpulease.errors import LeaseNotFound
+from gpulease.pause_facts import cache_part
 from gpulease.ports import Deps
 
 LEASE_ID = re.compile(r"l-[a-z2-7]{12}")
@@ -48,4 +49,5 @@ class Access:
     def view(self, record: LeaseRecord) -> LeaseView:
         deps, now = self._deps, self._deps.clock.now()
         shared = shared_networks(record, deps.ledger)
-        return lease_view(record, now, deps.policy.ssh_port, shared, agent_of(record.lease, deps))
+        cache = cache_part(record.lease, deps) if record.lease.pause is not None else None
+        return lease_view(record, now, deps.policy.ssh_port, shared, agent_of(record.lease, deps), cache)

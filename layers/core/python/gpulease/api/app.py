@@ -25,6 +25,7 @@ from gpulease.api.routes_doctor import SweepNow, doctor_router
 from gpulease.api.routes_leases import leases_router
 from gpulease.api.routes_meta import meta_router
 from gpulease.api.routes_offers import offers_router
+from gpulease.api.routes_pause import pause_router
 from gpulease.api.routes_policy import policy_router
 from gpulease.api.schemas import LeaseRequest
 from gpulease.api.schemas_caches import CacheRequest
@@ -115,6 +116,7 @@ def create_app(deps: Deps, sweep: SweepNow | None = None) -> APIGatewayHttpResol
     app, catalogue, document = Api(deps), CatalogueReader(deps), Document()
     app.include_router(leases_router(deps, catalogue))
     app.include_router(policy_router(deps))
+    app.include_router(pause_router(deps))
     app.include_router(caches_router(deps, catalogue))
     app.include_router(offers_router(deps, catalogue))
     app.include_router(doctor_router(deps, sweep))

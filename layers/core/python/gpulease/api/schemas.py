@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.lease import LeaseState, PauseMode, Reason
 from gpulease.domain.offer import Offer
 from gpulease.domain.policy import LeasePolicy, Signal
 from gpulease.domain.resource import ResourceKind, ResourceState
@@ -175,6 +175,25 @@ class AgentView(View):
     host_keys: tuple[str, ...] = Field(description="The machine's public SSH host keys")
 
 
+class PartView(View):
+    what: str
+    price_per_hour_usd: Money
+
+
+class PauseView(View):
+    """How a pause goes, and what it is for. Null while a lease is neither pausing, paused nor resuming."""
+
+    mode: PauseMode
+    reason: str
+    detail: str
+    requested_at: datetime
+    paused_at: datetime | None
+    release_at: datetime | None = Field(description="Given back by its policy then; null = never")
+    billed: tuple[PartView, ...] = Field(description="What is billed while it is paused, its cache included")
+    price_per_hour_usd: Money = Field(description="Of all of that")
+    resume_failed: str | None = Field(description="Reason of the last resume that came to nothing")
+
+
 class LeaseView(View):
     """One lease with everything that is known of it, except its start script."""
 
@@ -193,6 +212,7 @@ class LeaseView(View):
     policy: LeasePolicy = Field(description="As it is now; the spec has it as it was asked for")
     keep_until: datetime | None
     agent: AgentView | None = Field(description="Null while no agent has reported, and without one")
+    pause: PauseView | None = Field(default=None, description="While pausing, paused or resuming")
     start_script_bytes: int
     start_script_sha256: str
     offer: Offer | None = Field(description="The current attempt's offer, or the last one's")
@@ -255,6 +275,7 @@ class DryRun(View):
     offers: tuple[Offer, ...] = Field(description="At most `max_attempts` of them would be tried")
     total: int
     cheapest_price_per_hour_usd: Money
+    when_paused: str = Field(default="", description="What a pause would do and cost on the first of the offers")
     catalogue: tuple[CatalogueAge, ...]
 
 

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
-from gpulease.api.schemas import AgentView, AttemptView, EventView, LeaseSummary, LeaseView, NextView, ResourceView
+from gpulease.api.schemas import (
+    AgentView,
+    AttemptView,
+    EventView,
+    LeaseSummary,
+    LeaseView,
+    NextView,
+    PartView,
+    PauseView,
+    ResourceView,
+)
 from gpulease.domain.agent import AgentRecord, is_silent
 from gpulease.domain.cost import cost_of, is_billed, lease_cost, price_per_hour, rate_now
 from gpulease.domain.event import Event
@@ -12,6 +22,8 @@ from gpulease.domain.idle import idle_since
 from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.next_step import what_next
 from gpulease.domain.offer import Offer
+from gpulease.domain.pause import release_at
+from gpulease.domain.pause_plan import BilledPart
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import BillingRule, Resource, ResourceKind, ResourceState
 from gpulease.domain.shared_network import SharedNetwork
@@ -34,7 +46,9 @@ def lease_view(
     ssh_port: int = 22,
     shared: Sequence[SharedNetwork] = (),
     agent: AgentRecord | None = None,
+    cache: BilledPart | None = None,
 ) -> LeaseView:
+    """`cache`: what the lease's cache costs, where it is paused."""
     lease = record.lease
     address = address_of(record)
     return LeaseView(
@@ -53,6 +67,7 @@ def lease_view(
         policy=lease.rules,
         keep_until=lease.keep_until,
         agent=_agent_view(lease, agent, now) if agent is not None else None,
+        pause=_pause_view(record, cache),
         start_script_bytes=lease.start_script_bytes,
         start_script_sha256=lease.start_script_sha256,
         offer=_offer_of(lease),
@@ -80,6 +95,29 @@ def lease_view(
         notices=lease.notices,
         warnings=lease.warnings,
         next=_next(record, now, agent),
+    )
+
+
+def _pause_view(record: LeaseRecord, cache: BilledPart | None) -> PauseView | None:
+    lease, progress = record.lease, record.lease.pause
+    if progress is None:
+        return None
+    billed = [
+        BilledPart(f"{r.kind} at {r.provider}/{r.region}", rate_now(r))
+        for r in record.resources
+        if is_billed(r) and r.billing is not BillingRule.FREE
+    ]
+    billed += [cache] if cache is not None else []
+    return PauseView(
+        mode=progress.mode,
+        reason=progress.reason,
+        detail=progress.detail,
+        requested_at=progress.requested_at,
+        paused_at=lease.paused_at,
+        release_at=release_at(lease),
+        billed=tuple(PartView(what=part.what, price_per_hour_usd=money(part.usd_per_hour)) for part in billed),
+        price_per_hour_usd=money(sum((part.usd_per_hour for part in billed), Decimal(0))),
+        resume_failed=progress.resume_failed,
     )
 
 
@@ -126,7 +164,9 @@ def event_view(event: Event) -> EventView:
 
 
 def address_of(record: LeaseRecord) -> str:
-    """Address of the machine that is held, or ""."""
+    """Address of the machine that is held, or "". A stopped machine has none: its old one may be anybody's (C40)."""
+    if record.lease.state in (LeaseState.PAUSING, LeaseState.PAUSED):
+        return ""
     held = (r for r in record.of_kind(ResourceKind.INSTANCE) if r.state is ResourceState.HELD)
     return next((r.address for r in held if r.address), "")
 

@@ -5,17 +5,17 @@ from decimal import Decimal
 
 from gpulease.domain.agent import AgentRecord, is_silent
 from gpulease.domain.cost import rate_now
-from gpulease.domain.lease import Lease, PauseMode, Reason
-from gpulease.domain.offer import Offer
-from gpulease.domain.pause import effective_then, is_stuck, pause_mode, request_pause, seen_stopped
-from gpulease.domain.pause_plan import BilledPart, PausePlan, per_hour, plan_pause
-from gpulease.domain.policy import Capacity, Then
+from gpulease.domain.lease import PauseMode, Reason
+from gpulease.domain.pause import is_stuck, request_pause, seen_stopped
+from gpulease.domain.pause_plan import BilledPart, per_hour
+from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import ABSENCES_NEEDED
-from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.domain.resource import Resource, ResourceState
 from gpulease.domain.resume import START_PATIENCE, request_resume
 from gpulease.domain.transitions import event
-from gpulease.errors import InputInvalid, LeaseNotFound
+from gpulease.errors import InputInvalid
+from gpulease.pause_facts import cache_part, machine_held, mode_of
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import record_fact, ref_of
@@ -23,24 +23,7 @@ from gpulease.steps.facts import adopt
 from gpulease.steps.losing import end
 from gpulease.steps.starting import machine_for, workflow_name
 
-PAUSE_NOTICE = "when paused:"
-
-
 # --- on somebody's word -----------------------------------------------------------------------------------------------
-
-
-def mode_of(record: LeaseRecord, deps: Deps) -> PauseMode | None:
-    """What a pause of this lease would do; None = it would keep nothing."""
-    offer = offer_of(record.lease)
-    can_stop = offer is not None and can_be_stopped(offer, deps)
-    return pause_mode(can_stop=can_stop, has_cache=bool(record.lease.cache_id))
-
-
-def then_of(record: LeaseRecord, then: Then, deps: Deps) -> Then:
-    """What really follows a limit of this lease whose policy says `then`."""
-    offer = offer_of(record.lease)
-    can_stop = offer is not None and can_be_stopped(offer, deps)
-    return effective_then(then, can_stop=can_stop, has_cache=bool(record.lease.cache_id))
 
 
 def pause_lease(record: LeaseRecord, deps: Deps, reason: Reason, detail: str = "") -> LeaseRecord:
@@ -84,55 +67,6 @@ def decided(change: Change, deps: Deps) -> LeaseRecord:
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def plan_of(record: LeaseRecord, deps: Deps) -> PausePlan:
-    """What a pause of this lease would do and cost."""
-    offer = offer_of(record.lease)
-    machine = machine_held(record)
-    running = rate_now(machine) if machine is not None else Decimal(0)
-    if offer is None:
-        return plan_pause(None, provider="nobody", running=running, stopped=Decimal(0), cache=None)
-    mode = mode_of(record, deps)
-    stopped = deps.providers.get(offer.provider).stopped_price_per_hour(offer) if mode is PauseMode.STOP else Decimal(0)
-    cache = cache_part(record.lease, deps)
-    return plan_pause(mode, provider=offer.provider, running=running, stopped=stopped, cache=cache)
-
-
-def pause_notice(lease: Lease, offer: Offer, deps: Deps) -> str:
-    """What a pause would be on a machine of this offer: told before the machine is asked for (law 11)."""
-    has_cache = lease.spec.cache is not None
-    mode = pause_mode(can_stop=can_be_stopped(offer, deps), has_cache=has_cache)
-    if mode is None:
-        then = "is given back when its policy says pause" if _pauses(lease) else "cannot be paused"
-        return f"{PAUSE_NOTICE} {offer.provider} bills a stopped machine in full and there is no cache: it {then}"
-    stopped = deps.providers.get(offer.provider).stopped_price_per_hour(offer) if mode is PauseMode.STOP else Decimal(0)
-    plan = plan_pause(
-        mode,
-        provider=offer.provider,
-        running=offer.price_per_hour_usd,
-        stopped=stopped,
-        cache=cache_part(lease, deps),
-    )
-    return f"{PAUSE_NOTICE} {plan.text}"
-
-
-def _pauses(lease: Lease) -> bool:
-    rules = lease.rules
-    idle = rules.idle.enabled and rules.idle.then is Then.PAUSE
-    return idle or (rules.unreachable.enabled and rules.unreachable.then is Then.PAUSE)
-
-
-def cache_part(lease: Lease, deps: Deps) -> BilledPart | None:
-    """What the lease's cache costs; None = it has none."""
-    if not lease.cache_id:
-        return None
-    try:
-        cache = deps.ledger.load(lease.cache_id)
-    except LeaseNotFound:
-        return None
-    price = sum((rate_now(volume) for volume in cache.of_kind(ResourceKind.VOLUME)), Decimal(0))
-    return BilledPart(f"cache {cache.lease.name}", price)
-
-
 def paused_text(record: LeaseRecord, deps: Deps) -> str:
     """What is said when a lease has become `paused`."""
     machine = machine_held(record)
@@ -144,27 +78,6 @@ def paused_text(record: LeaseRecord, deps: Deps) -> str:
 
 
 # --- what the steps share ---------------------------------------------------------------------------------------------
-
-
-def offer_of(lease: Lease) -> Offer | None:
-    """Of its current machine, or of the last one."""
-    attempt = lease.attempt or (lease.attempts[-1] if lease.attempts else None)
-    return attempt.offer if attempt is not None else None
-
-
-def offer_of_machine(lease: Lease, machine: Resource) -> Offer:
-    return next(attempt.offer for attempt in lease.attempts if attempt.number == machine.attempt)
-
-
-def machine_held(record: LeaseRecord) -> Resource | None:
-    """Its current machine, while it is held."""
-    attempt = record.lease.attempt
-    machines = record.of_kind(ResourceKind.INSTANCE, attempt.number) if attempt is not None else ()
-    return next((machine for machine in machines if machine.state is ResourceState.HELD), None)
-
-
-def can_be_stopped(offer: Offer, deps: Deps) -> bool:
-    return deps.providers.get(offer.provider).can_stop(offer)
 
 
 def gone(record: LeaseRecord, machine: Resource, provider: Provider, deps: Deps) -> bool:

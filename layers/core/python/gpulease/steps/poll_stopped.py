@@ -12,11 +12,12 @@ from gpulease.domain.pause import keep_cache_done, should_ask_again
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource
 from gpulease.errors import ProviderAuthFailed
+from gpulease.pause_facts import machine_held, offer_of_machine
 from gpulease.ports import Deps
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of
 from gpulease.steps.observing import may_read, observe
-from gpulease.steps.pausing import gone, machine_held, note_stopped, offer_of_machine, tell_if_stuck
+from gpulease.steps.pausing import gone, note_stopped, tell_if_stuck
 from gpulease.steps.starting import go_on, start_overdue_release
 from gpulease.steps.staying import look_again
 

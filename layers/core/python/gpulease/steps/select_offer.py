@@ -18,11 +18,11 @@ from gpulease.errors import (
     ProviderThrottled,
     ProviderUnavailable,
 )
+from gpulease.pause_facts import PAUSE_NOTICE, cache_part, pause_notice
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current
 from gpulease.steps.cache import cache_of, takes_its_volume
-from gpulease.steps.pausing import PAUSE_NOTICE, pause_notice
 from gpulease.steps.starting import go_on, start_overdue_release
 
 OUTCOMES = frozenset({"offer", "more", "none", "handed_over", "superseded"})
@@ -123,8 +123,13 @@ def _told(lease_id: str, attempt: Attempt, now: datetime) -> Event:
     return event(lease_id, now, "offer_passed_over", text, offer=offer.key, reason=str(attempt.reason))
 
 
+def _when_paused(lease: Lease, offer: Offer, deps: Deps) -> str:
+    has_cache = lease.spec.cache is not None
+    return pause_notice(lease.rules, offer, deps, has_cache=has_cache, cache=cache_part(lease, deps))
+
+
 def _under_way(lease: Lease, attempt: Attempt, now: datetime, deps: Deps) -> Lease:
-    notices = (*without(lease.notices, PAUSE_NOTICE), pause_notice(lease, attempt.offer, deps))
+    notices = (*without(lease.notices, PAUSE_NOTICE), _when_paused(lease, attempt.offer, deps))
     if attempt.offer.kind is PlanKind.BARE_METAL:
         minutes = round((attempt.ready_deadline - now).total_seconds() / 60)
         notice = f"bare metal can take up to {minutes} minutes to become ready"

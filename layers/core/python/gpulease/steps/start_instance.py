@@ -23,11 +23,12 @@ from gpulease.errors import (
     ProviderUnavailable,
     ProviderUnexpected,
 )
+from gpulease.pause_facts import offer_of_machine
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of
 from gpulease.steps.observing import throttled_pause_seconds
-from gpulease.steps.pausing import decided, gone, offer_of_machine
+from gpulease.steps.pausing import decided, gone
 from gpulease.steps.starting import go_on, workflow_name
 
 OUTCOMES = frozenset({"started", "waiting", "new_machine", "paused", "lost", "handed_over", "superseded"})

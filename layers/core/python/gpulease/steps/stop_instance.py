@@ -24,11 +24,12 @@ from gpulease.errors import (
     ProviderRejected,
     ProviderThrottled,
 )
+from gpulease.pause_facts import machine_held
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of
 from gpulease.steps.observing import throttled_pause_seconds
-from gpulease.steps.pausing import machine_held, tell_if_stuck, wants_flush
+from gpulease.steps.pausing import tell_if_stuck, wants_flush
 
 OUTCOMES = frozenset({"stopping", "waiting", "keep_cache", "refused", "superseded"})
 FLUSH_PAUSE_SECONDS = 5
