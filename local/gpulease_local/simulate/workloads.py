@@ -1,4 +1,4 @@
-"""What simulated users do on their machines, week after week: when they work, how that shows, and when agents are silent.
+"""What simulated users do on their machines, week after week: when they work, how it shows, when agents are silent.
 
 All of it is drawn from the seed before the run, in seconds from its start, so that the truth about "in use" is known
 apart from what any agent reports.
