@@ -89,9 +89,13 @@ def encode(model: M, field: str, *, max_bytes: int | None = MAX_ROW_BYTES) -> Ro
 
 
 def decode(kind: type[M], doc: str) -> M:
-    """The stored model. Raises LedgerUnavailable when the row was written by a version that knows other fields."""
+    """The stored model. Raises LedgerUnavailable for a row that is none.
+
+    Fields that only a newer version knows are passed over: in the middle of a deployment, and after a rollback, older
+    functions read what newer ones wrote, and what they could not read they could not give back.
+    """
     try:
-        return kind.model_validate_json(doc)
+        return kind.model_validate_json(doc, extra="ignore")
     except ValidationError as error:
         raise LedgerUnavailable(f"a stored {kind.__name__.lower()} cannot be read: {error}") from error
 
