@@ -104,8 +104,19 @@ class KeptOffers:
         return self.snapshots
 
 
+@dataclass
 class ImageCheckingProvider:
-    """Knows the form of images and nothing else; any other call is an error of the API."""
+    """Knows what needs no call: the form of images, and what a pause is. Any other call is an error of the API."""
+
+    stops: bool = False
+    """Whether a stopped machine is not billed there."""
+
+    def can_stop(self, offer: Offer) -> bool:
+        return self.stops
+
+    def stopped_price_per_hour(self, offer: Offer) -> Decimal:
+        assert self.stops, "asked only where machines can be stopped"
+        return Decimal("0.011")
 
     def check_image(self, image: str | None, kind: PlanKind) -> None:
         if image is not None and not image.startswith("os:"):
@@ -115,6 +126,7 @@ class ImageCheckingProvider:
 @dataclass
 class OneProvider:
     names: tuple[str, ...] = ("vultr",)
+    stops: bool = False
 
     def accounts(self) -> Sequence[str]:
         return self.names
@@ -125,7 +137,7 @@ class OneProvider:
     def get(self, account: str) -> Any:
         if account not in self.names:
             raise InputInvalid(f"no account {account}", field="providers")
-        return ImageCheckingProvider()
+        return ImageCheckingProvider(self.stops)
 
 
 @dataclass

@@ -150,6 +150,8 @@ def test_the_description_names_every_route_and_its_problems(description: dict[st
         "changeLease",
         "touchLease",
         "keepLease",
+        "pauseLease",
+        "resumeLease",
         "createCache",
         "listCaches",
         "getCache",
