@@ -47,9 +47,9 @@ class Report:
 
 
 def until(reached: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    """Look every half second. Raises NotAsExpected after so many seconds."""
+    """Look every second. Raises NotAsExpected after so many seconds."""
     give_up = monotonic() + seconds
     while not reached():
         if monotonic() > give_up:
             raise NotAsExpected(f"{otherwise} (within {seconds:g} s)")
-        sleep(0.5)
+        sleep(1)
