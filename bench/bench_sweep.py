@@ -64,7 +64,8 @@ class Machines:
     def send(self, method: str, url: str, **_: object) -> RawResponse:
         """One page."""
         self.calls += 1
-        kind = "vpcs" if "/vpcs" in url else "bare_metals" if "/bare-metals" in url else "instances"
+        lists = {"/vpcs": "vpcs", "/bare-metals": "bare_metals", "/blocks": "blocks", "/instances": "instances"}
+        kind = next(kind for path, kind in lists.items() if path in url)
         total = self.count if kind == "instances" else 0
         start = int(url.partition("cursor=")[2] or 0)
         end = min(start + 500, total)

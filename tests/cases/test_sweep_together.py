@@ -136,7 +136,7 @@ def test_places_share_the_lists_that_have_no_region(world: SweepWorld) -> None:
     assert _sweep(world).complete == 3
 
     paths = [call.path for call in list(world.cloud.calls)[before:]]
-    assert sorted(paths) == ["/bare-metals", *["/instances"] * 3, "/vpcs"]
+    assert sorted(paths) == ["/bare-metals", "/blocks", *["/instances"] * 3, "/vpcs"]
 
 
 def test_a_refused_key_is_told_once_an_hour_and_giving_back_goes_on(world: SweepWorld) -> None:

@@ -20,7 +20,7 @@ from gpulease.errors import (
 from gpulease.ports import Once, Ref, VolumeRequest
 from gpulease.providers.vultr.blocks import HDD_REGIONS, NVME_REGIONS
 from gpulease_sim.vultr.catalog import REGIONS
-from gpulease_sim.vultr.faults import Fault, lost_answer
+from gpulease_sim.vultr.faults import Fault
 from gpulease_sim.vultr.settings import BlockBehaviour
 
 from tests.support.provider_contract import MARKER, ready_machine
@@ -29,10 +29,8 @@ from tests.support.volume_contract import (
     SIZE_GB,
     VOLUME_MARKER,
     attached,
-    is_free,
     ready_volume,
     volume_request,
-    wait_until,
 )
 
 GONE_ID = "00000000-0000-4000-8000-000000000000"
@@ -57,9 +55,6 @@ def sent(world: VultrWorld, method: str, path: str = "") -> int:
     return sum(call.method == method and path in call.path for call in world.cloud.calls)
 
 
-# Stopping
-
-
 @pytest.mark.parametrize("kind", [PlanKind.VM, PlanKind.BARE_METAL])
 def test_a_halted_machine_would_be_billed_so_none_is_stopped(world: VultrWorld, kind: PlanKind) -> None:
     offer, ref = world.offer(kind), Ref(ResourceKind.INSTANCE, "ewr", MARKER, GONE_ID, kind.value)
@@ -73,9 +68,6 @@ def test_a_halted_machine_would_be_billed_so_none_is_stopped(world: VultrWorld, 
     with pytest.raises(ProviderRejected, match="billed in full"):
         world.provider.stopped_price_per_hour(offer)
     assert len(world.cloud.calls) == before
-
-
-# Where, how large, at what price
 
 
 def test_regions_and_sizes_are_those_that_the_provider_sells() -> None:
@@ -156,9 +148,6 @@ def test_bare_metal_that_is_not_known_to_be_such_is_refused_by_what_the_provider
         world.provider.attach_volume(ref_of(volume), replace(ref_of(metal), subkind=""))
 
 
-# Create
-
-
 def test_the_marker_is_the_label_of_the_one_create_call(world: VultrWorld) -> None:
     made = world.provider.create_volume(volume_request(world))
 
@@ -216,190 +205,6 @@ def test_a_new_block_is_missing_from_lists_for_less_than_the_visibility_window(w
     assert isinstance(world.provider.observe(ref_of(made)), Observation)
     world.advance(window)
     assert world.provider.find(ref_of(made, by_marker=True))
-
-
-# Attach
-
-
-def test_an_attach_asks_once_and_without_a_restart(world: VultrWorld) -> None:
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    since = len(world.cloud.calls)
-
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-    world.advance(30)
-
-    assert [call.path for call in list(world.cloud.calls)[since:]] == [f"/blocks/{volume.provider_id}/attach"]
-    again = world.provider.observe(ref_of(machine))
-    assert isinstance(again, Observation) and again.condition is Condition.READY
-
-
-@pytest.mark.parametrize("reworded", [False, True])
-def test_attaching_what_is_attached_there_is_done(world: VultrWorld, reworded: bool) -> None:
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    attached(world, volume, machine)
-    if reworded:
-        world.reword()
-
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-
-@pytest.mark.parametrize("reworded", [False, True])
-def test_a_block_that_is_being_made_or_is_on_its_way_means_later(world: VultrWorld, reworded: bool) -> None:
-    behave(world, active_seconds=(15, 15), attach_seconds=(15, 15))
-    machine = ready_machine(world, PlanKind.VM)
-    volume = world.provider.create_volume(volume_request(world))
-    if reworded:
-        world.reword()
-
-    with pytest.raises(ProviderBusy):
-        world.provider.attach_volume(ref_of(volume), ref_of(machine))
-    world.advance(15)
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-    with pytest.raises(ProviderBusy):
-        world.provider.attach_volume(ref_of(volume), ref_of(machine))
-    world.advance(15)
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-
-@pytest.mark.parametrize("reworded", [False, True])
-def test_a_locked_machine_means_later(world: VultrWorld, reworded: bool) -> None:
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    if reworded:
-        world.reword()
-    world.cloud.machine(machine.provider_id).locked_until = world.clock.seconds + 60
-
-    with pytest.raises(ProviderBusy):
-        world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-    world.advance(61)
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-
-@pytest.mark.parametrize("reworded", [False, True])
-def test_attaching_what_is_gone_or_going_is_rejected(world: VultrWorld, reworded: bool) -> None:
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    if reworded:
-        world.reword()
-
-    with pytest.raises(ProviderRejected, match="no such block"):
-        world.provider.attach_volume(volume_ref(GONE_ID), ref_of(machine))
-    with pytest.raises(ProviderRejected, match="no such VM"):
-        world.provider.attach_volume(ref_of(volume), Ref(ResourceKind.INSTANCE, "ewr", MARKER, GONE_ID, "vm"))
-    world.provider.destroy(ref_of(machine))
-    # Not every read shows that a machine is going.
-    with pytest.raises((ProviderBusy, ProviderRejected)):
-        world.provider.attach_volume(ref_of(volume), ref_of(machine))
-    world.advance(60)
-    with pytest.raises(ProviderRejected, match="no such VM"):
-        world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-
-@pytest.mark.parametrize("status", [400, 409, 422, 500])
-def test_an_unknown_refusal_of_an_attach_that_nothing_explains_means_later(world: VultrWorld, status: int) -> None:
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    world.cloud.faults.add(Fault(method="POST", path=ATTACH, execute=False, status=status, error="No."))
-
-    with pytest.raises(ProviderBusy, match="not now"):
-        world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-
-def test_an_error_after_which_it_is_attached_is_no_error(world: VultrWorld) -> None:
-    behave(world, attach_seconds=(0, 0))
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    world.cloud.faults.add(Fault(method="POST", path=ATTACH, status=500, error="No."))
-
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-    seen = world.provider.observe(ref_of(volume))
-    assert isinstance(seen, Observation) and seen.attached
-
-
-@pytest.mark.parametrize("path", [ATTACH, DETACH])
-def test_lost_and_throttled_calls_are_sent_once(world: VultrWorld, path: str) -> None:
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    attached(world, volume, machine)
-    call = world.provider.attach_volume if path == ATTACH else world.provider.detach_volume
-    before = sent(world, "POST")
-    world.cloud.faults.add(lost_answer("POST", path), Fault(method="POST", path=path, execute=False, status=429))
-
-    with pytest.raises(ProviderUnavailable):
-        call(ref_of(volume), ref_of(machine))
-    with pytest.raises(ProviderThrottled):
-        call(ref_of(volume), ref_of(machine))
-
-    assert sent(world, "POST") == before + 2
-
-
-def test_an_attach_that_was_forgotten_shows_as_free(world: VultrWorld) -> None:
-    behave(world, attach_lost_probability=1)
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-    world.advance(600)
-
-    seen = world.provider.observe(ref_of(volume))
-    assert isinstance(seen, Observation) and is_free(seen)
-
-
-# Detach
-
-
-def test_a_detach_reaches_an_attach_that_does_not_show_yet(world: VultrWorld) -> None:
-    behave(world, attach_seconds=(300, 300))
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    world.provider.attach_volume(ref_of(volume), ref_of(machine))
-
-    world.provider.detach_volume(ref_of(volume), ref_of(machine))
-    world.advance(600)
-
-    seen = world.provider.observe(ref_of(volume))
-    assert isinstance(seen, Observation) and is_free(seen)
-
-
-@pytest.mark.parametrize("reworded", [False, True])
-def test_a_detach_that_is_stuck_means_later(world: VultrWorld, reworded: bool) -> None:
-    behave(world, stuck_detach_probability=1, stuck_detach_failures=(5, 5))
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    attached(world, volume, machine)
-    if reworded:
-        world.reword()
-
-    for _ in range(5):
-        with pytest.raises(ProviderBusy):
-            world.provider.detach_volume(ref_of(volume), ref_of(machine))
-    world.provider.detach_volume(ref_of(volume), ref_of(machine))
-
-    wait_until(world, volume, is_free)
-
-
-def test_a_block_that_keeps_the_name_of_its_dead_machine_is_freed_by_a_detach(world: VultrWorld) -> None:
-    behave(world, never_detaches_probability=1)
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    attached(world, volume, machine)
-    world.provider.destroy(ref_of(machine))
-    world.advance(10_000)
-    seen = world.provider.observe(ref_of(volume))
-    assert isinstance(seen, Observation) and seen.attached_to == machine.provider_id
-    with pytest.raises(ProviderBusy):
-        world.provider.destroy(ref_of(volume))
-
-    world.provider.detach_volume(ref_of(volume), ref_of(machine))
-
-    wait_until(world, volume, is_free)
-
-
-def test_a_machine_that_starts_again_is_not_disturbed_by_a_refused_detach(world: VultrWorld) -> None:
-    volume, machine = ready_volume(world), ready_machine(world, PlanKind.VM)
-    attached(world, volume, machine)
-    world.cloud.machine(machine.provider_id).locked_until = world.clock.seconds + 60
-
-    with pytest.raises(ProviderBusy):
-        world.provider.detach_volume(ref_of(volume), ref_of(machine))
-
-    assert wait_until(world, volume, lambda seen: seen.attached).attached_to == machine.provider_id
-
-
-# Read, delete
 
 
 def test_a_missing_block_in_the_other_known_words_is_absent_in_one_call(world: VultrWorld) -> None:

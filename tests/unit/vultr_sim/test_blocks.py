@@ -1,65 +1,14 @@
 """Block storage of the simulated account: late in every direction, and billed whether anybody uses it or not."""
 
-import math
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from gpulease_sim.vultr import BlockBehaviour, Fault, VultrCloud
+from gpulease_sim.vultr import VultrCloud
 from gpulease_sim.vultr.state_file import StateFile
 
-from tests.support.vultr_world import VultrWorld, error_of, steady
-
-STEADY_BLOCK = BlockBehaviour(
-    active_seconds=(10, 10),
-    list_lag_seconds=(0, 0),
-    attach_seconds=(5, 5),
-    detach_seconds=(5, 5),
-    auto_detach_seconds=(20, 20),
-    delete_seconds=(2, 2),
-)
-
-
-def block_world(**behaviour: Any) -> VultrWorld:
-    return VultrWorld(steady(block=replace(STEADY_BLOCK, **behaviour)))
-
-
-def create(world: VultrWorld, **body: Any) -> dict[str, Any]:
-    response = world.call("POST", "/blocks", {"region": "ord", "size_gb": 100, "label": "a:b=c", **body})
-    assert response.status == 202, response
-    block: dict[str, Any] = response.json()["block"]
-    return block
-
-
-def active(world: VultrWorld, **body: Any) -> str:
-    block_id = str(create(world, **body)["id"])
-    world.wait(10)
-    return block_id
-
-
-def shown(world: VultrWorld, block_id: str) -> dict[str, Any]:
-    block: dict[str, Any] = world.get(f"/blocks/{block_id}")["block"]
-    return block
-
-
-def holder(world: VultrWorld, block_id: str) -> str:
-    return str(shown(world, block_id)["attached_to_instance"])
-
-
-def attach(world: VultrWorld, block_id: str, machine_id: str, live: bool = True) -> Any:
-    return world.call("POST", f"/blocks/{block_id}/attach", {"instance_id": machine_id, "live": live})
-
-
-def detach(world: VultrWorld, block_id: str) -> Any:
-    return world.call("POST", f"/blocks/{block_id}/detach", {"live": True})
-
-
-def attached(world: VultrWorld, **machine: Any) -> tuple[str, str]:
-    block_id, machine_id = active(world), world.running_vm(**machine)
-    assert attach(world, block_id, machine_id).status == 204
-    world.wait(5)
-    return block_id, machine_id
+from tests.support.block_world import active, attach, attached, block_world, create, detach, holder, shown
+from tests.support.vultr_world import error_of
 
 
 def test_a_block_is_pending_for_a_while_and_says_what_it_is() -> None:
@@ -242,89 +191,6 @@ def test_a_block_outlives_its_machine_and_is_free_some_seconds_later() -> None:
     assert holder(world, block_id) == ""
 
 
-def test_fault_a_block_that_never_leaves_its_dead_machine_is_freed_by_a_detach() -> None:
-    world = block_world(never_detaches_probability=1)
-    block_id, machine_id = attached(world)
-    world.call("DELETE", f"/instances/{machine_id}")
-    world.wait(100_000)
-    assert holder(world, block_id) == machine_id
-
-    assert detach(world, block_id).status == 204
-    world.wait(5)
-
-    assert holder(world, block_id) == ""
-
-
-def test_fault_a_detach_is_refused_for_long() -> None:
-    world = block_world(stuck_detach_probability=1, stuck_detach_failures=(3, 3))
-    block_id, _ = attached(world)
-
-    answers = [error_of(detach(world, block_id)) for _ in range(3)]
-
-    assert answers == [(400, "Unable to detach block storage")] * 3
-    assert detach(world, block_id).status == 204
-
-
-def test_fault_a_detach_that_never_works_ends_with_the_machine() -> None:
-    world = block_world(detach_failures=(math.inf, math.inf))
-    block_id, machine_id = attached(world)
-
-    assert [detach(world, block_id).status for _ in range(50)] == [400] * 50
-    world.call("DELETE", f"/instances/{machine_id}")
-    world.wait(30)
-    assert holder(world, block_id) == ""
-
-
-def test_fault_an_attach_is_accepted_and_never_shows() -> None:
-    forgotten, hanging = block_world(attach_lost_probability=1), block_world(attach_seconds=(math.inf, math.inf))
-
-    for world in (forgotten, hanging):
-        block_id, machine_id = active(world), world.running_vm()
-        assert attach(world, block_id, machine_id).status == 204
-        world.wait(10_000)
-        assert holder(world, block_id) == ""
-
-    assert detach(hanging, block_id).status == 204
-
-
-def test_rates_of_faults_are_kept_over_many_attaches() -> None:
-    world = block_world(attach_lost_probability=0.3)
-    block_id, machine_id = active(world), world.running_vm()
-    lost = 0
-
-    for _ in range(200):
-        attach(world, block_id, machine_id)
-        world.wait(5)
-        lost += holder(world, block_id) == ""
-        detach(world, block_id)
-        world.wait(5)
-
-    assert 40 <= lost <= 80
-
-
-def test_a_scripted_fault_acts_once() -> None:
-    world = block_world()
-    block_id, machine_id = active(world), world.running_vm()
-    world.cloud.faults.add(Fault(method="POST", path="/blocks/[^/]+/attach", region="ord", times=1, effect="ignore"))
-
-    assert attach(world, block_id, machine_id).status == 204
-    world.wait(10)
-    assert holder(world, block_id) == ""
-    assert attach(world, block_id, machine_id).status == 204
-    world.wait(10)
-    assert holder(world, block_id) == machine_id
-
-
-def test_a_create_that_was_only_pretended_leaves_nothing() -> None:
-    world = block_world()
-    world.cloud.faults.add(Fault(method="POST", path="/blocks", effect="ignore"))
-
-    block_id = create(world)["id"]
-
-    assert world.call("GET", f"/blocks/{block_id}").status == 400
-    assert not world.cloud.book.objects()
-
-
 def test_a_delete_is_refused_while_attached_and_takes_seconds_when_free() -> None:
     world = block_world()
     block_id, _ = attached(world)
@@ -337,40 +203,6 @@ def test_a_delete_is_refused_while_attached_and_takes_seconds_when_free() -> Non
     world.wait(2)
     assert world.call("GET", f"/blocks/{block_id}").status == 400
     assert world.get("/blocks")["blocks"] == []
-
-
-def test_the_other_possible_answer_to_a_delete_while_attached_can_be_chosen() -> None:
-    world = VultrWorld(steady(block=STEADY_BLOCK, block_delete_detaches=True))
-    block_id, _ = attached(world)
-
-    assert world.call("DELETE", f"/blocks/{block_id}").status == 204
-    world.wait(2)
-
-    assert world.cloud.book.get(block_id).destroyed is not None
-    assert world.cloud.account.blocks[block_id].hold(world.now) is None
-
-
-def test_limits_and_stock_of_blocks_can_be_set() -> None:
-    world = VultrWorld(steady(block=STEADY_BLOCK, block_limit=1, blocks_sold_out=frozenset({"ewr/high_perf"})))
-
-    refused = world.call("POST", "/blocks", {"region": "ewr", "size_gb": 50})
-    assert error_of(refused) == (400, "Block storage is currently not available in this location.")
-    create(world)
-    assert error_of(world.call("POST", "/blocks", {"region": "ord", "size_gb": 50}))[0] == 400
-
-
-def test_every_text_has_other_words() -> None:
-    world = VultrWorld(steady(block=STEADY_BLOCK, reworded=True))
-
-    assert error_of(detach(world, active(world))) == (400, "The disk is free.")
-    assert error_of(world.call("GET", "/blocks/nothing")) == (400, "Disk unknown.")
-
-
-def test_a_missing_block_can_be_told_in_the_other_known_way() -> None:
-    missing = {"block": (404, "Block storage subscription not found.")}
-    world = VultrWorld(steady(not_found=missing))
-
-    assert error_of(world.call("GET", "/blocks/nothing")) == missing["block"]
 
 
 def test_snapshots_of_a_block_outlive_it_and_go_on_costing() -> None:
