@@ -132,7 +132,7 @@ class Machine:
 
     @property
     def public_ip(self) -> str | None:
-        found: str | None = self.moto.nics[0].public_ip if self.state in ("running", "stopping") else None
+        found: str | None = self.moto.nics[0].public_ip if self.state in ("running", "stopping", "stopped") else None
         return found
 
 

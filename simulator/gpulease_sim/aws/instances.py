@@ -78,6 +78,7 @@ def run(account: Account, machine: Machine) -> None:
     if machine.boots > 1:
         with account.moto.random():
             machine.moto.start()
+        account.moto.keep_elastic(machine.region, machine.moto)
     machine.entry.begin(account.now, account.hourly(machine), MINIMUM_SECONDS)
     volumes.machine_runs(account, machine)
     name = f"{machine.boots}"
@@ -141,6 +142,7 @@ def _stopped(account: Account, machine: Machine) -> None:
     enter(machine, "stopped")
     with account.moto.random():
         machine.moto.stop()
+    account.moto.keep_elastic(machine.region, machine.moto)
     machine.running_since = None
     volumes.machine_stopped(account, machine)
     spots.instance_stopped(account, machine)

@@ -194,6 +194,12 @@ class MotoSide:
             held.instance.block_device_mapping.pop(held.device, None)
             volume.attachment = None
 
+    def keep_elastic(self, region: str, instance: Any) -> None:
+        """moto's stop and start forget that an Elastic IP stays."""
+        for address in self.backend(region).addresses:
+            if address.eni is not None and address.eni in instance.nics.values():
+                address.eni.public_ip = address.public_ip
+
     def tag_interfaces(self, region: str, instance: Any, tags: dict[str, str]) -> None:
         """moto leaves the launch's tags for network interfaces out."""
         for nic in instance.nics.values():

@@ -129,12 +129,11 @@ def instance(account: Account, machine: Machine) -> str:
 def _groups(machine: Machine) -> str:
     if machine.state == "terminated":
         return "<groupSet/>"
+    # Groups that the launch gave to its interface are in moto's interface alone.
+    groups = machine.moto.security_groups or machine.moto.nics[0]._group_set
     return items(
         "groupSet",
-        (
-            f"<groupId>{each.id}</groupId><groupName>{escape(each.name)}</groupName>"
-            for each in machine.moto.security_groups
-        ),
+        (f"<groupId>{each.id}</groupId><groupName>{escape(each.name)}</groupName>" for each in groups),
     )
 
 
