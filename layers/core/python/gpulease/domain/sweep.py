@@ -14,7 +14,7 @@ from typing import Any
 
 from gpulease.domain.cost import rate_now
 from gpulease.domain.model import Instant, Model
-from gpulease.domain.observation import Observation
+from gpulease.domain.observation import Condition, Observation
 from gpulease.domain.release import MAX_PAUSE_SECONDS
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState, marker_for
 
@@ -134,6 +134,8 @@ class Judgement:
     state: SweepState
     take_up: tuple[Unowned, ...] = ()
     """Unowned long enough: to be held as releasing, and given back."""
+    differ: tuple[str, ...] = ()
+    """Resource ids of machines that are shown stopped and should run, or the other way round."""
     confirm: tuple[Missing, ...] = ()
     """Missing long enough: lost if id and marker say so too."""
     overdue: tuple[str, ...] = ()
@@ -195,6 +197,7 @@ def judge(look: Look, rows: Iterable[Resource], before: SweepState) -> Judgement
     intents: set[str] = set()
     absent: list[Resource] = []
     overdue: dict[str, None] = {}
+    differ: list[str] = []
     held = releasing = 0
     for row in rows:
         if row.state is ResourceState.RELEASED:
@@ -208,6 +211,8 @@ def judge(look: Look, rows: Iterable[Resource], before: SweepState) -> Judgement
         releasing += row.state is ResourceState.RELEASING
         if _is_absent(row, look):
             absent.append(row)
+        if _differs(row, look):
+            differ.append(row.id)
         if row.release is not None and row.release.next_try_at + RELEASE_OVERDUE < look.at:
             overdue[row.lease_id] = None
     strangers = [seen for seen in look.shown.values() if seen.provider_id not in owned and seen.marker not in intents]
@@ -228,6 +233,7 @@ def judge(look: Look, rows: Iterable[Resource], before: SweepState) -> Judgement
     return Judgement(
         state=state,
         take_up=tuple(each for each in unowned if may_take_up(each, look)),
+        differ=tuple(differ),
         confirm=tuple(each for each in missing if each.looks >= LOOKS_NEEDED),
         overdue=tuple(overdue),
         held=held,
@@ -280,6 +286,17 @@ def _is_absent(row: Resource, look: Look) -> bool:
     if row.state is not ResourceState.HELD or row.account != look.account or row.provider_id in look.shown:
         return False
     return look.at - (row.held_at or row.intended_at) >= timedelta(seconds=look.window_seconds)
+
+
+def _differs(row: Resource, look: Look) -> bool:
+    """Whether a machine is shown stopped that should run, or running that should be stopped. A list says that it may
+    be so; somebody has to look at the machine itself."""
+    seen = look.shown.get(row.provider_id)
+    if seen is None or row.kind is not ResourceKind.INSTANCE or row.state is not ResourceState.HELD:
+        return False
+    if seen.condition is Condition.STOPPED:
+        return row.stopped_at is None
+    return row.stopped_at is not None and seen.condition in (Condition.READY, Condition.PENDING)
 
 
 def _counted(earlier: Unowned | Missing | None, now: datetime) -> dict[str, Any]:

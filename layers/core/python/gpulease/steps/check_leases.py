@@ -14,6 +14,7 @@ from gpulease.domain.cache import is_usable, to_leave
 from gpulease.domain.event import Fact
 from gpulease.domain.idle import Action, Verdict
 from gpulease.domain.lease import LeaseKind, LeaseState, Reason
+from gpulease.domain.pause import release_warning_at
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ResourceKind, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
@@ -21,6 +22,7 @@ from gpulease.errors import GpuleaseError, LeaseConflict, LeaseNotFound, LeaseSu
 from gpulease.ports import Deps, FailedExecution
 from gpulease.steps import alarms
 from gpulease.steps.cache import check_cache
+from gpulease.steps.check_pausing import check_pausing, give_up_resuming
 from gpulease.steps.limits import act, budget_warning
 from gpulease.steps.shared_network import check_members
 from gpulease.steps.starting import go_on, machine_for, start_overdue_release, start_release, workflow_name
@@ -124,7 +126,8 @@ def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
         alarms.budget_nearly_spent(deps, record)
         deps.ledger.commit(warned)
         record = deps.ledger.load(lease_id)
-        lease = record.lease
+    record = check_pausing(record, deps, now)
+    lease = record.lease
     verdict = act(record, deps, now)
     if verdict is not None and verdict.action is not Action.NONE:
         return DONE[verdict.action]
@@ -132,6 +135,8 @@ def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
         detail = "its workflow could not end it by its deadline"
         deps.ledger.commit(cancel(record, now=now, reason=Reason.NOT_READY_IN_TIME, detail=detail))
         start_release(deps.ledger.load(lease_id), deps)
+        return "expired"
+    if give_up_resuming(record, deps, now):
         return "expired"
     restarted = start_overdue_release(record, deps, now)
     if lease.kind is LeaseKind.NETWORK and lease.state is LeaseState.RUNNING:
@@ -172,6 +177,8 @@ def _next_check(record: LeaseRecord, verdict: Verdict | None, now: datetime) -> 
     in_motion = machine_for(record.lease) is not None
     leftovers = any(r.state is ResourceState.RELEASING for r in record.resources) or bool(to_leave(record))
     moments = [verdict.at] if verdict is not None and verdict.at is not None else []
+    warn = release_warning_at(record.lease)
+    moments += [warn] if warn is not None else []
     if in_motion or leftovers:
         moments.append(now + CHECK_WORKFLOW_EVERY)
     return min(moments, default=None)

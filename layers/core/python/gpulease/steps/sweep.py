@@ -33,6 +33,7 @@ from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded, Provi
 from gpulease.ports import Deps, Once, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import record_fact
+from gpulease.steps.halted import as_shown
 from gpulease.steps.losing import lose
 from gpulease.steps.starting import overdue, start_overdue_release
 from gpulease.steps.taking_up import take_up
@@ -161,6 +162,9 @@ class _Place:
         for missing in judgement.confirm[:MOST_CONFIRMATIONS]:
             if self._in_time() and self._lose(provider, missing):
                 settled.add(missing.resource_id)
+        for resource_id in judgement.differ:
+            if self._in_time():
+                self._as_shown(provider, resource_id)
         for lease_id in judgement.overdue:
             if self._in_time() and not report.dry_run:
                 self._resume(lease_id)
@@ -214,6 +218,23 @@ class _Place:
             report.lost += 1
             report.lines.append(f"{text}; its lease {missing.lease_id} was told")
         return outcome != "left"
+
+    def _as_shown(self, provider: Provider, resource_id: str) -> None:
+        """A machine is stopped, or started, otherwise than the ledger says."""
+        report = self._report
+        if report.dry_run:
+            report.lines.append(f"{resource_id} at {self._name} is stopped or started otherwise than the ledger says")
+            return
+        try:
+            done = as_shown(self._deps, provider, resource_id)
+        except (LeaseConflict, LeaseSuperseded):
+            # The lease moved on while we looked: the next run sees it as it is then.
+            return
+        except GpuleaseError as error:
+            self._failed(error, resource_id.partition(".")[0], resource_id)
+            return
+        if done:
+            report.lines.append(f"{resource_id} at {self._name}: {done}")
 
     def _resume(self, lease_id: str) -> None:
         """Something is on its way out and nobody has worked on it for minutes: it is taken up for ever (law 5)."""
