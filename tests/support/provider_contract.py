@@ -64,7 +64,10 @@ class ProviderContract:
 
     def test_live_tells_stock_and_price(self, world: World, kind: PlanKind) -> None:
         offer = world.offer(kind)
-        assert world.provider.live(offer).in_stock is True
+        assert world.provider.live(offer).in_stock is not False
+        if not world.tells_stock:
+            assert world.provider.live(offer).price_per_hour_usd == offer.price_per_hour_usd
+            pytest.skip("the provider does not say what is sold out")
 
         world.sell_out(offer)
 
@@ -174,7 +177,7 @@ class ProviderContract:
         world.reword()
         world.reach_limit()
 
-        with pytest.raises(QuotaRefused, match="inferred"):
+        with pytest.raises(QuotaRefused, match="." if world.names_refusals else "inferred"):
             world.provider.create_instance(request(offer, MARKER))
 
     @pytest.mark.parametrize("reworded", [False, True])
@@ -197,6 +200,8 @@ class ProviderContract:
     def test_a_machine_that_just_started_cannot_be_destroyed_yet(
         self, world: World, kind: PlanKind, reworded: bool
     ) -> None:
+        if not world.refuses_early_destroy:
+            pytest.skip("the provider takes a destroy at any time")
         made = world.provider.create_instance(request(world.offer(kind), MARKER))
         if reworded:
             world.reword()

@@ -69,6 +69,12 @@ class World(Protocol):
     """A provider with somebody who can make it misbehave."""
 
     provider: Provider
+    tells_stock: bool
+    """Whether it says beforehand what is sold out."""
+    names_refusals: bool
+    """Whether refusals have codes, so that other words change nothing."""
+    refuses_early_destroy: bool
+    """Whether a machine that just started cannot be destroyed yet."""
 
     def advance(self, seconds: float) -> None: ...
     def offer(self, kind: PlanKind) -> Offer: ...
@@ -98,9 +104,18 @@ class World(Protocol):
         """New machines stay out of lists for so long."""
         ...
 
+    def lose_next_volume_answer(self) -> None: ...
+    def volumes_made(self) -> int:
+        """Volumes asked for as such; disks that come with machines do not count."""
+        ...
+
 
 class VultrWorld:
     """`World` on the simulated Vultr. Pauses between tries are noted and not waited for."""
+
+    tells_stock = True
+    names_refusals = False
+    refuses_early_destroy = True
 
     def __init__(self, transport: Callable[[VultrCloud], Transport] = SimTransport, base_url: str = "") -> None:
         self.clock = ManualClock()
@@ -149,6 +164,12 @@ class VultrWorld:
 
     def lose_next_create_answer(self) -> None:
         self.cloud.faults.add(lost_answer("POST", "/(instances|bare-metals|vpcs|blocks)"))
+
+    def lose_next_volume_answer(self) -> None:
+        self.cloud.faults.add(lost_answer("POST", "/blocks"))
+
+    def volumes_made(self) -> int:
+        return sum(each.kind == "block" for each in self.cloud.book_objects())
 
     def break_reads(self, body: str, status: int, *, html: bool = False) -> None:
         if status == 200:

@@ -112,11 +112,12 @@ class Volumes:
                     raise
                 tried.add(device)
                 again = error.facts.code in _DEVICE_CODES and len(tried) < MAX_DEVICE_TRIES
-                self._judge_attach(error, volume, instance, again=again)
+                if self._is_attached(error, volume, instance, again=again):
+                    return
 
-    def _judge_attach(self, error: ProviderError, volume: Ref, instance: Ref, *, again: bool) -> None:
-        """By what volume and machine show: attached there already = fine; else raise, unless another device name may
-        help (`again`)."""
+    def _is_attached(self, error: ProviderError, volume: Ref, instance: Ref, *, again: bool) -> bool:
+        """By what volume and machine show: attached there already; not, and another device name may help (`again`);
+        else raise."""
         raw = self._one(volume)
         machine = self._machines.raw(instance)
         error = error.at(region=volume.region, resource_id=volume.provider_id)
@@ -125,7 +126,7 @@ class Volumes:
             raise explained(error, ProviderBusy, "volume or machine is not shown") from None
         seen = observed_volume(raw, volume.region)
         if seen.attached_to == instance.provider_id:
-            return
+            return True
         state = str(machine.get("State", {}).get("Name", ""))
         zone = str(machine.get("Placement", {}).get("AvailabilityZone", ""))
         if seen.zone != zone or state in ("shutting-down", "terminated"):
@@ -133,9 +134,10 @@ class Volumes:
         if seen.attached_to or state not in ("running", "stopped") or raw.get("State") != "available":
             why = f"the volume is {seen.words}, the machine {state}"
             raise explained(error, ProviderBusy, why) from None
-        if not again:
-            known = error.facts.code and not isinstance(error, ProviderUnexpected)
-            raise error if known else explained(error, ProviderBusy, "volume and machine are in order")
+        if again:
+            return False
+        known = error.facts.code and not isinstance(error, ProviderUnexpected)
+        raise error if known else explained(error, ProviderBusy, "volume and machine are in order")
 
     def detach(self, volume: Ref, instance: Ref) -> None:
         """Raises ProviderBusy (try again)."""
