@@ -207,4 +207,9 @@ class AwsDeps:
     @cached_property
     def policy(self) -> Policy:
         admins = frozenset(a.strip() for a in self._settings.admins.split(",") if a.strip())
-        return Policy(deployment=self._settings.deployment, ssh_port=self._settings.ssh_port, admins=admins)
+        return Policy(
+            deployment=self._settings.deployment,
+            ssh_port=self._settings.ssh_port,
+            admins=admins,
+            agent_url=self._settings.agent_url if self._settings.agents else "",
+        )
