@@ -280,8 +280,11 @@ def _broken_links(root: Path, step: str, function: str, resources: Mapping[str, 
 
 def _has_events(resources: Mapping[str, Any], step: str) -> bool:
     """Say whether a function is called by a schedule, a route or the like, and so by no state machine."""
-    function = resources.get("".join(word.capitalize() for word in step.split("_")) + "Function", {})
-    return bool(function.get("Properties", {}).get("Events"))
+    name = "".join(word.capitalize() for word in step.split("_")) + "Function"
+    function = resources.get(name, {})
+    integrations = [r for r in resources.values() if str(r.get("Type", "")) == "AWS::ApiGatewayV2::Integration"]
+    has_route = any(name in str(r["Properties"].get("IntegrationUri")) for r in integrations)
+    return has_route or bool(function.get("Properties", {}).get("Events"))
 
 
 def _floor(root: Path, resources: Mapping[str, Any], steps: set[str]) -> list[str]:

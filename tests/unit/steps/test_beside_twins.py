@@ -65,7 +65,7 @@ class Account:
     """An adapter that creates what it is asked for and remembers it."""
 
     name = account = "vultr"
-    capabilities = SimpleNamespace(requests_per_second=30.0, create_timeout_seconds=60.0)
+    capabilities = SimpleNamespace(requests_per_second=30.0, create_timeout_seconds=60.0, max_user_data_bytes=65536)
     visibility_window_seconds = 120.0
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The agent's program as it is sent to machines: `guest/agent.py` without what only people read.
+"""The agent's program as it is sent to machines, `guest/agent.py` without what only people read, and their user data.
 
 It is data here and never imported. What is taken out: comments, docstrings, blank lines, three of four blanks of
 indentation. Invariant: the program has no string of several lines but docstrings and those of whole-line constants,
@@ -11,6 +11,15 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import Any
+
+from gpulease.domain.agent_config import AgentConfig, agent_config
+from gpulease.domain.agent_protocol import PROGRAM_PATH, new_token
+from gpulease.domain.spec import LeaseSpec
+from gpulease.domain.user_data import AgentParts, UserDataTooLarge, build_user_data, build_with_agent
+
+SPARE_BYTES = 128
+"""What is known only later (a token, an id) may compress a little worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +62,53 @@ def stripped(source: str) -> str:
             continue
         lines.append(line if number in keep else " " * ((len(line) - len(plain)) // 4) + plain)
     return "\n".join(lines) + "\n"
+
+
+def machine_data(spec: LeaseSpec, script: bytes, config: AgentConfig | None, limit: int) -> bytes:
+    """User data of a machine, in at most `limit` bytes; without a configuration it gets no agent.
+
+    Raises UserDataTooLarge.
+    """
+    if config is None:
+        plain = build_user_data(spec.ssh_keys, script)
+        data = plain if len(plain) <= limit else gzip.compress(plain, 9, mtime=0)
+        if len(data) > limit:
+            raise UserDataTooLarge(len(data), limit)
+        return data
+    program = agent_program()
+    parts = AgentParts(
+        packed=program.packed,
+        sha256=program.sha256,
+        config=config.model_dump_json(exclude_defaults=True),
+        route=PROGRAM_PATH,
+    )
+    return build_with_agent(spec.ssh_keys, script, parts, limit)
+
+
+def check_fits(spec: LeaseSpec, script: bytes, agent_url: str, limit: int) -> None:
+    """Raises UserDataTooLarge when a machine's user data will not fit, before anything of it is known."""
+    if not agent_url:
+        machine_data(spec, script, None, limit)
+        return
+    random = sha256(script).hexdigest()
+    cache: dict[str, Any] | None = None
+    if spec.cache is not None:
+        volume = {
+            "provider": "xxxxxx",
+            "provider_id": random,
+            "size_gb": 99999,
+            "serials": [random],
+            "devices": [random],
+        }
+        cache = {"id": "c-234567abcdef", "name": spec.cache.name, "volume": volume, "docker": True}
+        cache |= {"mounts": spec.cache.mounts, "object_store": {"bucket": random * 4, "prefix": random * 2}}
+    config = agent_config(
+        url=agent_url,
+        token=new_token("l-234567abcdef", random[:32]),
+        lease_id="l-234567abcdef",
+        gpus=spec.gpu_count,
+        script_bytes=len(script),
+        ssh_port=22,
+        cache=cache,
+    )
+    machine_data(spec, script, config, limit - SPARE_BYTES)

@@ -201,6 +201,8 @@ class Attempt(Model):
     volume: VolumeAttachment | None = None
     resumed_at: Instant | None = None
     """When its stopped machine was last asked to start again."""
+    shown_ready_at: Instant | None = None
+    """When all but its agent's word was first there: the provider shows it as ready, network and volume are joined."""
     ended_at: Instant | None = None
     reason: Reason | None = None
     detail: str = ""

@@ -12,6 +12,8 @@ from gpulease.domain.spec import LeaseSpec, PrivateNetwork, SpotPolicy
 SAME_OFFER_AGAIN = frozenset({Reason.NEVER_APPEARED, Reason.THROTTLED})
 """Ends of an attempt that say nothing against the offer itself."""
 MAX_TRIES_OF_ONE_OFFER = 5
+MAX_BAD_MACHINES = 2
+"""A machine on which GPUs are missing is replaced once; a second one ends the lease (C30)."""
 THROTTLED_PATIENCE = timedelta(minutes=15)
 """How long an offer is tried again after 429: it was not refused, only not heard."""
 NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
@@ -21,6 +23,7 @@ NEXT_OFFER_AFTER = SAME_OFFER_AGAIN | {
     Reason.QUOTA_EXCEEDED,
     Reason.NETWORK_UNSUPPORTED,
     Reason.AUTH_FAILED,
+    Reason.GPU_CHECK_FAILED,
 }
 """Ends after which another offer is tried; what else an end rules out is in `_excluded_by`. A machine that was created
 and never became ready is not tried elsewhere by itself: it has cost an hour and points at the image or the script."""
@@ -120,6 +123,8 @@ def next_offers(lease: Lease, offers: Iterable[Offer]) -> list[Offer]:
     attempts = counted_attempts(lease)
     if sum(a.asked and a.reason is not Reason.THROTTLED for a in attempts) >= lease.spec.max_attempts:
         return []
+    if sum(a.reason is Reason.GPU_CHECK_FAILED for a in attempts) >= MAX_BAD_MACHINES:
+        return []
     return [o for o in matching(lease.spec, offers) if not any(_excluded_by(a, o, lease) for a in attempts)]
 
 
@@ -130,6 +135,9 @@ def _excluded_by(attempt: Attempt, offer: Offer, lease: Lease) -> bool:
     if attempt.reason is Reason.AUTH_FAILED:
         return attempt.offer.provider == offer.provider
     if attempt.offer.key != offer.key:
+        return False
+    if attempt.reason is Reason.GPU_CHECK_FAILED:
+        # One machine was bad; another of the same offer need not be.
         return False
     if attempt.reason in SAME_OFFER_AGAIN:
         same = [a for a in counted_attempts(lease) if a.offer.key == offer.key and a.reason is attempt.reason]

@@ -32,6 +32,10 @@ class Settings(BaseModel):
     admins: str = ""
     """Comma separated caller identities that see every lease."""
     ssh_port: int = Field(default=22, ge=1, le=65535)
+    agent_url: str = ""
+    """Where agents report to; empty = machines get none."""
+    agents: bool = True
+    """Whether machines get an agent."""
     alarm_topic_arn: str = ""
     failed_executions_queue_url: str = ""
     """Of `check_leases` alone."""

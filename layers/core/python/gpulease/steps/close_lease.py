@@ -6,6 +6,7 @@ from gpulease.domain.record import Change
 from gpulease.domain.resource import ResourceState
 from gpulease.domain.transitions import event, moved, to_release
 from gpulease.ports import Deps
+from gpulease.steps.agent_access import shut_out
 from gpulease.steps.base import Outcome, StepCommand, load_current
 
 OUTCOMES = frozenset({"closed", "not_yet", "superseded"})
@@ -26,6 +27,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if not has_left_all(lease):
         # A cache still counts a machine of it: its volume has not been seen free.
         return Outcome("not_yet", 5)
+    shut_out(lease.id, deps)
     closed = moved(lease, LeaseState.RELEASED, now, released_at=now, waiting_for="", next_check_at=None)
     text = f"{lease.name} is released ({lease.reason}): everything is proven gone"
     told = event(lease.id, now, "released", text, reason=str(lease.reason))

@@ -22,7 +22,7 @@ from gpulease.domain.resource import (
 )
 from gpulease.domain.spec import LeaseSpec, NetworkScope, PrivateNetwork
 from gpulease.domain.transitions import event
-from gpulease.domain.user_data import build_user_data
+from gpulease.domain.user_data import UserDataTooLarge
 from gpulease.errors import (
     CapacityRefused,
     LeaseConflict,
@@ -38,6 +38,7 @@ from gpulease.errors import (
 )
 from gpulease.ports import Deps, InstanceRequest, Provider
 from gpulease.steps import alarms
+from gpulease.steps.agent_access import config_for, data_for, let_in
 from gpulease.steps.base import (
     Outcome,
     StepCommand,
@@ -91,6 +92,12 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if _wants_shared_network(record.lease.spec):
         network_id = network_to_pass(record, attempt, place_of(record.lease, attempt, provider), deps)
         record = load_current(command, deps, *IN_PROVISION)
+    agent = config_for(record, attempt, deps)
+    try:
+        user_data = data_for(record, agent, provider, deps)
+    except UserDataTooLarge as error:
+        deps.ledger.commit(fail_attempt(record, deps.clock.now(), Reason.REJECTED, str(error)))
+        return Outcome("failed")
     intent = _intent(record, attempt, provider, deps)
     # First of all: should everything after this be lost, the sweep still looks there.
     deps.sweeps.note_place(intent.account, intent.region)
@@ -110,13 +117,15 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     except LeaseConflict:
         # A twin of this step wrote the intent first, or ended the attempt: the create call is its business.
         return Outcome("unknown")
+    if agent is not None:
+        let_in(record, attempt, agent, deps)
     if deps.clock.now() - intent.intended_at > STALE_AFTER:
         return Outcome("unknown")
     if late is not None:
         record = load_current(command, deps, *IN_PROVISION)
     else:
         record = LeaseRecord(lease.model_copy(update={"version": lease.version + 1}), record.resources)
-    return _send(record, attempt, intent, provider, deps, network_id)
+    return _send(record, attempt, intent, provider, deps, user_data, network_id)
 
 
 def _again(command: StepCommand, record: LeaseRecord, deps: Deps) -> tuple[LeaseRecord, Attempt]:
@@ -199,15 +208,20 @@ def _asked(intent: Resource, attempt: Attempt) -> Event:
 
 
 def _send(
-    record: LeaseRecord, attempt: Attempt, intent: Resource, provider: Provider, deps: Deps, network_id: str
+    record: LeaseRecord,
+    attempt: Attempt,
+    intent: Resource,
+    provider: Provider,
+    deps: Deps,
+    user_data: bytes,
+    network_id: str,
 ) -> Outcome:
     lease = record.lease
-    script = deps.ledger.start_script(lease.id) if lease.start_script_bytes else b""
     request = InstanceRequest(
         offer=attempt.offer,
         marker=intent.marker,
         label=f"gpulease-{lease.name}-{lease.id}"[:63],
-        user_data=build_user_data(ssh_keys=lease.spec.ssh_keys, start_script=script),
+        user_data=user_data,
         image=lease.spec.image,
         idempotency_token=intent.id,
         network_provider_id=network_id,

@@ -1,12 +1,22 @@
-"""The last proof before `running`: ready at the provider, and the machine itself answers on its SSH port."""
+"""The last proof before `running`: ready at the provider, and the machine itself has said so.
 
-from gpulease.domain.lease import IN_PROVISION, Reason
+Where it has an agent, the agent's report is that word, with its GPUs counted; the report itself moves the lease to
+`running` when everything else is there (`steps/agent_report.py`), and this loop is the net under it. Without an agent
+the SSH port has to answer.
+"""
+
+from gpulease.domain.agent import AgentRecord
+from gpulease.domain.lease import IN_PROVISION, Attempt, LeaseState, Reason
+from gpulease.domain.observation import Observation
+from gpulease.domain.readiness import agent_of_attempt, is_shown_ready, word_of
+from gpulease.domain.record import Change, LeaseRecord
 from gpulease.ports import Deps
-from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, waiting_for
+from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, waiting_for, with_attempt
 from gpulease.steps.machine import look, machine_of, poll_pause_seconds
 from gpulease.steps.staying import look_again
 
 OUTCOMES = frozenset({"ready", "waiting", "failed", "superseded"})
+WAITS_FOR_AGENT = "its agent's first report"
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
@@ -14,26 +24,68 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
 
 
 def _look(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, *IN_PROVISION)
+    record = load_current(command, deps, *IN_PROVISION, LeaseState.RUNNING)
+    if record.lease.state is LeaseState.RUNNING:
+        # The agent's report was quicker.
+        return Outcome("ready")
     attempt, machine = record.lease.attempt, machine_of(record)
     if attempt is None or attempt.reason is not None or machine is None:
         return Outcome("failed")
     seen = look(record, attempt, machine, deps)
     if seen.what == "failed":
         return Outcome("failed")
-    now = deps.clock.now()
-    pause = min(5, poll_pause_seconds(attempt, now))
+    pause = min(5, poll_pause_seconds(attempt, deps.clock.now()))
     if seen.what == "waiting" or seen.observation is None:
         return Outcome("waiting", seen.wait_seconds or pause)
+    agent = agent_of_attempt(deps.agents.load(command.lease_id), attempt) if deps.policy.agent_url else None
+    # What was written by `look` is read again: the lease row may have changed with it.
+    if agent is not None:
+        return _by_agent(command, agent, seen.observation, pause, deps)
     if deps.probe.tcp_open(seen.observation.address, deps.policy.ssh_port):
         return Outcome("ready")
-    # What was written by `look` is read again: the lease row may have changed with it.
+    where = f"{seen.observation.address}:{deps.policy.ssh_port}"
     record = load_current(command, deps, *IN_PROVISION)
-    if now >= attempt.ready_deadline:
-        detail = f"{seen.observation.words}, but nothing answers on {seen.observation.address}:{deps.policy.ssh_port}"
-        deps.ledger.commit(fail_attempt(record, now, Reason.NOT_READY_IN_TIME, detail))
-        return Outcome("failed")
-    told = waiting_for(record, now, f"SSH to answer on {seen.observation.address}:{deps.policy.ssh_port}")
+    if deps.clock.now() >= attempt.ready_deadline:
+        return _late(record, f"{seen.observation.words}, but nothing answers on {where}", deps)
+    told = waiting_for(record, deps.clock.now(), f"SSH to answer on {where}")
     if told is not None:
         deps.ledger.commit(told)
     return Outcome("waiting", pause)
+
+
+def _by_agent(command: StepCommand, agent: AgentRecord, seen: Observation, pause: int, deps: Deps) -> Outcome:
+    record = load_current(command, deps, *IN_PROVISION, LeaseState.RUNNING)
+    if record.lease.state is LeaseState.RUNNING:
+        return Outcome("ready")
+    attempt, now = record.lease.attempt, deps.clock.now()
+    if attempt is None or attempt.number != agent.attempt or attempt.reason is not None:
+        return Outcome("failed")
+    word = word_of(agent, attempt)
+    if word.ready:
+        return Outcome("ready")
+    if word.reason is not None:
+        deps.ledger.commit(fail_attempt(record, now, word.reason, word.detail))
+        return Outcome("failed")
+    if now >= attempt.ready_deadline:
+        said = "has not become ready" if agent.last_report_at is not None else "never reported"
+        why = f" ({word.detail})" if word.detail else ""
+        return _late(record, f"{seen.words}, but its agent {said}{why}", deps)
+    told = _shown_ready(record, attempt, deps)
+    if told is not None:
+        deps.ledger.commit(told)
+    return Outcome("waiting", pause)
+
+
+def _shown_ready(record: LeaseRecord, attempt: Attempt, deps: Deps) -> Change | None:
+    """Note that only the agent's word is missing, so that its report may move the lease; None = that is noted."""
+    now = deps.clock.now()
+    if is_shown_ready(attempt):
+        return waiting_for(record, now, WAITS_FOR_AGENT)
+    lease = with_attempt(record.lease, attempt.model_copy(update={"shown_ready_at": now}))
+    lease = lease.model_copy(update={"waiting_for": WAITS_FOR_AGENT, "updated_at": now})
+    return Change(lease_id=lease.id, lease=lease, epoch=lease.epoch)
+
+
+def _late(record: LeaseRecord, detail: str, deps: Deps) -> Outcome:
+    deps.ledger.commit(fail_attempt(record, deps.clock.now(), Reason.NOT_READY_IN_TIME, detail))
+    return Outcome("failed")

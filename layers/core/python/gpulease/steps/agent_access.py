@@ -1,0 +1,82 @@
+"""A machine's agent gets its token, and loses it.
+
+Invariants: the token leaves only in the create call, its hash is stored before that is sent, and only the one caller
+who wrote the machine's intent stores it, so that two who create at once never leave the machine with a token that
+nobody knows. Cut off before the hash is stored, nothing was sent, and the intent is closed like any other.
+"""
+
+from typing import Any
+
+from gpulease.agent_program import machine_data
+from gpulease.domain.agent import AgentRecord
+from gpulease.domain.agent_config import AgentConfig, agent_config
+from gpulease.domain.agent_protocol import new_token, token_digest
+from gpulease.domain.cache_for_agent import cache_for_agent
+from gpulease.domain.lease import Attempt
+from gpulease.domain.record import LeaseRecord
+from gpulease.errors import LeaseConflict
+from gpulease.ports import Deps, Provider
+from gpulease.steps.cache import cache_of
+
+TRIES = 5
+
+
+def config_for(record: LeaseRecord, attempt: Attempt, deps: Deps) -> AgentConfig | None:
+    """What this attempt's agent is told, with a new token; None = machines get no agent."""
+    if not deps.policy.agent_url:
+        return None
+    lease = record.lease
+    return agent_config(
+        url=deps.policy.agent_url,
+        token=new_token(lease.id, deps.ids.token()),
+        lease_id=lease.id,
+        gpus=attempt.offer.gpu_count,
+        script_bytes=lease.start_script_bytes,
+        ssh_port=deps.policy.ssh_port,
+        cache=_cache(record, deps),
+    )
+
+
+def data_for(record: LeaseRecord, config: AgentConfig | None, provider: Provider, deps: Deps) -> bytes:
+    """The machine's user data. Raises UserDataTooLarge."""
+    lease = record.lease
+    script = deps.ledger.start_script(lease.id) if lease.start_script_bytes else b""
+    return machine_data(lease.spec, script, config, provider.capabilities.max_user_data_bytes)
+
+
+def let_in(record: LeaseRecord, attempt: Attempt, config: AgentConfig, deps: Deps) -> None:
+    """Store the token's hash for this attempt's machine; the token of an earlier attempt's is dead from then on."""
+    digest = token_digest(config.token)
+    for _ in range(TRIES):
+        known = deps.agents.load(record.lease.id)
+        if known is not None and known.attempt > attempt.number:
+            raise LeaseConflict(f"{record.lease.id} has a later attempt than {attempt.number}")
+        version = known.version if known is not None else 0
+        fresh = AgentRecord(lease_id=record.lease.id, attempt=attempt.number, token_sha256=digest, version=version)
+        try:
+            deps.agents.save(fresh)
+        except LeaseConflict:
+            continue
+        return
+    raise LeaseConflict(f"the agent's row of {record.lease.id}: {TRIES} writes in a row lost against others")
+
+
+def shut_out(lease_id: str, deps: Deps) -> None:
+    """The lease ends: no token opens anything any more. What was told stays."""
+    if not deps.policy.agent_url:
+        return
+    for _ in range(TRIES):
+        known = deps.agents.load(lease_id)
+        if known is None or not known.token_sha256:
+            return
+        try:
+            deps.agents.save(known.model_copy(update={"token_sha256": ""}))
+        except LeaseConflict:
+            continue
+        return
+    raise LeaseConflict(f"the agent's row of {lease_id}: {TRIES} writes in a row lost against others")
+
+
+def _cache(record: LeaseRecord, deps: Deps) -> dict[str, Any] | None:
+    cache = cache_of(record.lease, deps)
+    return cache_for_agent(record.lease, cache) if cache is not None else None

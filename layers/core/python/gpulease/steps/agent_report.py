@@ -1,0 +1,195 @@
+"""What agents on machines ask of us: to take a report, to hand out a cache's keys, to send their program again.
+
+These routes have no caller's identity; the lease's own token opens them. Invariants: whatever is wrong with a token,
+the answer is the same 401, and it tells nothing of any lease; a report costs one read and one conditional write, and
+more only while its machine becomes ready; a machine gets the keys of its own lease's cache and of nothing else.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from gpulease.agent_program import agent_program
+from gpulease.domain.agent import AgentRecord
+from gpulease.domain.agent_protocol import (
+    HEARTBEAT_PATH,
+    KEYS_PATH,
+    MAX_REPORT_BYTES,
+    PROGRAM_PATH,
+    AgentReport,
+    answer_to,
+    bearer,
+    lease_of_token,
+    noted,
+    opens,
+)
+from gpulease.domain.lease import IN_PROVISION, Attempt, LeaseState, ResumeMode
+from gpulease.domain.readiness import is_shown_ready, word_of
+from gpulease.domain.record import LeaseRecord
+from gpulease.errors import LeaseConflict, LeaseNotFound, LeaseSuperseded, LedgerUnavailable
+from gpulease.ports import Deps
+from gpulease.steps import mark_running
+from gpulease.steps.agent_keys import Mint, NoKeys, keys_for
+from gpulease.steps.base import StepCommand, fail_attempt
+
+TRIES = 4
+Answer = dict[str, Any]
+
+
+class _Refused(Exception):
+    """An answer other than 200."""
+
+    def __init__(self, status: int, code: str, detail: str, **headers: str) -> None:
+        super().__init__(code)
+        self.status, self.code, self.detail, self.headers = status, code, detail, headers
+
+
+def run(event: Mapping[str, Any], deps: Deps, mint: Mint) -> Answer:
+    """Answer one request (API Gateway payload format 2.0). Never raises what an agent should not see.
+
+    `mint` makes a short-lived key of a stored one, where that is possible.
+    """
+    try:
+        return _routed(event, deps, mint)
+    except _Refused as refused:
+        body = {"type": "about:blank", "title": refused.code.replace("_", " "), "status": refused.status}
+        body |= {"code": refused.code, "detail": refused.detail}
+        return _answer(refused.status, json.dumps(body), "application/problem+json", **refused.headers)
+    except (LedgerUnavailable, LeaseConflict) as error:
+        deps.log.warning("agent_request_not_served", error=type(error).__name__, reason=str(error))
+        body = {"type": "about:blank", "title": "not now", "status": 503, "code": "not_now", "detail": "come again"}
+        return _answer(503, json.dumps(body), "application/problem+json", **{"Retry-After": "20"})
+
+
+def _routed(event: Mapping[str, Any], deps: Deps, mint: Mint) -> Answer:
+    method = str(event["requestContext"]["http"]["method"])
+    routes: dict[tuple[str, str], Callable[[AgentRecord], Answer]] = {
+        ("POST", HEARTBEAT_PATH): lambda agent: _heartbeat(event, agent, deps),
+        ("GET", KEYS_PATH): lambda agent: _keys(agent, deps, mint),
+        ("GET", PROGRAM_PATH): lambda agent: _program(),
+    }
+    # Who has no token learns nothing, not even which routes there are.
+    agent = _let_in(event, deps)
+    route = routes.get((method, str(event.get("rawPath", ""))))
+    if route is None:
+        raise _Refused(404, "no_such_route", "agents know other routes")
+    return route(agent)
+
+
+def _let_in(event: Mapping[str, Any], deps: Deps) -> AgentRecord:
+    token = bearer(event.get("headers") or {})
+    lease_id = lease_of_token(token)
+    agent = deps.agents.load(lease_id) if lease_id is not None else None
+    if not opens(token, agent) or agent is None:
+        raise _Refused(401, "not_authenticated", "the token opens nothing", **{"WWW-Authenticate": "Bearer"})
+    return agent
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+def _heartbeat(event: Mapping[str, Any], agent: AgentRecord, deps: Deps) -> Answer:
+    report = _report_in(event)
+    token = bearer(event.get("headers") or {})
+    for _ in range(TRIES):
+        before = agent
+        try:
+            agent = deps.agents.save(noted(agent, report, deps.clock.now()))
+        except LeaseConflict:
+            # The API asked for a flush at this moment, or the report came twice.
+            known = deps.agents.load(agent.lease_id)
+            if known is None or not opens(token, known):
+                raise _Refused(401, "not_authenticated", "the token opens nothing") from None
+            agent = known
+            continue
+        attached = _follow(before, agent, deps)
+        return _answer(200, answer_to(agent, volume_attached=attached).model_dump_json())
+    raise LeaseConflict(f"the agent's row of {agent.lease_id}: {TRIES} writes in a row lost against others")
+
+
+def _follow(before: AgentRecord, agent: AgentRecord, deps: Deps) -> bool:
+    """What a report means for its lease while the machine becomes ready. Whether its cache's volume is attached."""
+    if agent.first_report_at is not None and before.first_report_at is not None:
+        return False
+    try:
+        record = deps.ledger.load(agent.lease_id)
+        attempt = record.lease.attempt
+        if attempt is None or attempt.number != agent.attempt or record.lease.state not in IN_PROVISION:
+            return False
+        if agent.first_report_at is not None and attempt.reason is None:
+            _push(record, attempt, agent, deps)
+    except (LeaseNotFound, LeaseSuperseded, LeaseConflict, LedgerUnavailable) as error:
+        # The report is stored, and the lease's own workflow reads it at its next turn.
+        deps.log.info("report_not_followed", lease_id=agent.lease_id, error=type(error).__name__)
+        return False
+    return attempt.volume is not None and attempt.volume.attached_at is not None
+
+
+def _push(record: LeaseRecord, attempt: Attempt, agent: AgentRecord, deps: Deps) -> None:
+    """Move the lease by its first report, where that was all that was missing."""
+    lease, word = record.lease, word_of(agent, attempt)
+    if word.reason is not None:
+        deps.ledger.commit(fail_attempt(record, deps.clock.now(), word.reason, word.detail))
+        return
+    if not word.ready or not is_shown_ready(attempt):
+        return
+    if lease.resume is not None and lease.resume.mode is ResumeMode.NEW:
+        # What it replaces has to be given back with that: the workflow does it.
+        return
+    mark_running.run(StepCommand(lease_id=lease.id, epoch=lease.epoch), deps)
+
+
+def _report_in(event: Mapping[str, Any]) -> AgentReport:
+    body = event.get("body") or ""
+    if len(body) > MAX_REPORT_BYTES * 4 // 3 + 4:
+        raise _Refused(413, "body_too_big", f"a report may have {MAX_REPORT_BYTES} bytes")
+    try:
+        raw = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode()
+    except (binascii.Error, ValueError):
+        raise _Refused(400, "malformed_body", "the body could not be decoded") from None
+    if len(raw) > MAX_REPORT_BYTES:
+        raise _Refused(413, "body_too_big", f"a report may have {MAX_REPORT_BYTES} bytes")
+    try:
+        return AgentReport.model_validate_json(raw)
+    except ValidationError as error:
+        # Names of fields only: what stood in them is not repeated.
+        fields = sorted({".".join(str(part) for part in e["loc"][:2])[:60] or "the body" for e in error.errors()})
+        raise _Refused(422, "invalid_report", f"not as agreed: {', '.join(fields[:10])}") from None
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _keys(agent: AgentRecord, deps: Deps, mint: Mint) -> Answer:
+    try:
+        record = deps.ledger.load(agent.lease_id)
+    except LeaseNotFound:
+        raise _Refused(404, "no_cache", "this lease has no cache with an object store") from None
+    attempt = record.lease.attempt
+    if attempt is None or attempt.number != agent.attempt or record.lease.state is LeaseState.RELEASED:
+        raise _Refused(404, "no_cache", "this lease has no cache with an object store")
+    try:
+        keys = keys_for(record.lease, deps, mint)
+    except NoKeys as error:
+        deps.log.warning("cache_keys_not_given", lease_id=agent.lease_id, reason=str(error))
+        raise _Refused(503, "no_keys", str(error), **{"Retry-After": "60"}) from None
+    if keys is None:
+        raise _Refused(404, "no_cache", "this lease has no cache with an object store")
+    return _answer(200, keys.model_dump_json(exclude_none=True))
+
+
+def _program() -> Answer:
+    """In text form, since that is what it is."""
+    return _answer(200, agent_program().source.decode(), "text/x-python; charset=utf-8")
+
+
+def _answer(status: int, body: str, content_type: str = "application/json", **headers: str) -> Answer:
+    return {
+        "statusCode": status,
+        "headers": {"Content-Type": content_type, "Cache-Control": "no-store", **headers},
+        "body": body,
+    }
