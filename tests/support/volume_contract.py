@@ -80,12 +80,13 @@ class VolumeContract:
 
     def test_prices_and_places_of_volumes_need_no_call(self, world: World) -> None:
         offer = world.offer(PlanKind.VM)
+        elsewhere = world.elsewhere(offer)
         world.refuse_key()
 
         price = world.provider.volume_price_per_month(offer.region, SIZE_GB)
         assert 0 < price < world.provider.volume_price_per_month(offer.region, 2 * SIZE_GB)
         assert world.provider.can_attach_volume(offer, offer.region, offer.zone)
-        assert not world.provider.can_attach_volume(offer, *world.elsewhere(offer))
+        assert not world.provider.can_attach_volume(offer, *elsewhere)
 
     @pytest.mark.parametrize(("place", "size_gb", "field"), [("", 0, "size_gb"), ("nowhere", SIZE_GB, "region")])
     def test_a_volume_that_nobody_sells_has_no_price(self, world: World, place: str, size_gb: int, field: str) -> None:
