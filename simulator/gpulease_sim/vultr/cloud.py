@@ -202,13 +202,13 @@ class VultrCloud:
     def remove_by_hand(self, object_id: str) -> None:
         """The owner deletes a machine or a block in the provider's console: gone at once."""
         with self._lock:
+            now = self.clock()
+            self.account.guests.tell(now)
             if object_id in self.account.blocks:
-                block_routes.remove(self.account, self.account.blocks[object_id], self.clock(), self.clock())
-                self._keep()
-                return
-            machine = self.account.machines[object_id]
-            machine.end(self.clock())
-            self.account.machine_changed(machine)
+                block_routes.remove(self.account, self.account.blocks[object_id], now, now)
+            else:
+                self.account.machines[object_id].end(now)
+                self.account.machine_changed(self.account.machines[object_id])
             self._keep()
 
     def ssh_open(self, address: str, port: int = 22) -> bool:

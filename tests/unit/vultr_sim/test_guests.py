@@ -131,7 +131,7 @@ def test_a_machine_that_vanishes_or_is_removed_by_hand_ends() -> None:
     world = guest_world(told, vm=replace(STEADY, vanish_after_seconds=(200, 200)))
     first = create(world)
     second = create(world)
-    pass_time(world, 100)
+    world.wait(100)
 
     world.cloud.remove_by_hand(second)
     pass_time(world, 1000)
