@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from gpulease_cli import __version__
+from gpulease_cli.cache_views import CacheView
 from gpulease_cli.clock import Clock, WallClock
 from gpulease_cli.doctor_views import DoctorView, SweepView
 from gpulease_cli.text import clean
@@ -164,6 +165,38 @@ class Client:
             cursor = page.cursor
             if cursor is None:
                 return
+
+    # --- caches -------------------------------------------------------------------------------------------------------
+
+    def create_cache(self, request: Json) -> CacheView:
+        """Make a cache. The same request again gives the same cache."""
+        return CacheView.read(self._object("POST", "/v1/caches", body=request))
+
+    def plan_cache(self, request: Json) -> CacheView:
+        """What `create_cache` would make, and its price. Makes nothing."""
+        return CacheView.read(self._object("POST", "/v1/caches", [("dry_run", "true")], body=request))
+
+    def cache(self, name: str) -> CacheView:
+        return CacheView.read(self._object("GET", f"/v1/caches/{quote(name, safe='')}"))
+
+    def caches(self, *, removed: bool = False) -> Iterator[CacheView]:
+        """Newest first, all pages."""
+        query = [("removed", "true")] if removed else []
+        cursor: str | None = None
+        while True:
+            page = self._object("GET", "/v1/caches", [*query, *_page(cursor, _PAGE)])
+            yield from (CacheView.read(item) for item in page.get("caches") or ())
+            cursor = _next(page, cursor)
+            if cursor is None:
+                return
+
+    def change_cache(self, name: str, patch: Json) -> CacheView:
+        """Change when an unused cache is removed."""
+        return CacheView.read(self._object("PATCH", f"/v1/caches/{quote(name, safe='')}", body=patch))
+
+    def remove_cache(self, name: str) -> CacheView:
+        """Remove it with all it holds. Accepted is not gone: ask for it until it is not found."""
+        return CacheView.read(self._object("DELETE", f"/v1/caches/{quote(name, safe='')}"))
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

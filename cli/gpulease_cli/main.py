@@ -26,6 +26,7 @@ _COMMANDS = {
     "touch": "Say that a machine is in use.",
     "keep": "Keep a machine for a while, used or not.",
     "down": "Give machines back and wait until they are gone.",
+    "cache": "Keep models, packages and images between machines.",
     "doctor": "Compare what is held with what the providers show.",
     "sweep": "Give back now what is in nobody's hands.",
     "configure": "Use a deployed stack from now on.",

@@ -37,6 +37,7 @@ _OPTIONS = {
     "max_duration_seconds": "--max-duration",
     "max_attempts": "--max-attempts",
     "retry_not_ready": "--retry-not-ready",
+    "cache": "--cache",
     "name": "--name",
     "start_script": "--start-script",
     "start_script_base64": "--start-script",
@@ -48,6 +49,7 @@ _LARGEST_FILE_BYTES = 1024 * 1024
 _RIGHT = {
     "gpu": "give a model name like A100",
     "ssh_keys": "give a public key line like `ssh-ed25519 AAAA... me@here`",
+    "cache": "give NAME:/absolute/path,/another, with a name of small letters, digits and -",
     "labels": "give names of letters, digits, `.`, `_` and `-` with values of at most 128 characters",
     "image": "give a name of letters, digits, spaces, `.`, `_`, `:`, `/` and `-`",
 }
@@ -71,6 +73,8 @@ class LeaseRequest:
 def from_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """API fields of the options that were given. `values` carries click's parameter names."""
     found: dict[str, Any] = {}
+    if values.get("cache_docker") and not values.get("cache"):
+        raise CliError("says nothing without --cache", field="--cache-docker")
     for field, option in _OPTIONS.items():
         value = values.get(option.removeprefix("--").replace("-", "_"))
         if value is None or value == ():
@@ -83,6 +87,8 @@ def from_options(values: Mapping[str, Any]) -> dict[str, Any]:
             value = list(value)
         elif field == "labels":
             value = _labels(value)
+        elif field == "cache":
+            value = cache_use(value, docker=bool(values.get("cache_docker")))
         elif field == "ssh_keys":
             value = ssh_keys.resolve(value)
         elif field == "start_script":
@@ -96,6 +102,17 @@ def from_options(values: Mapping[str, Any]) -> dict[str, Any]:
     if policy := policy_options.fields(values):
         found["policy"] = policy
     return found
+
+
+def cache_use(text: str, *, docker: bool = False, field: str = "--cache") -> dict[str, Any]:
+    """`NAME:/path,/path` as the API's field. Raises CliError."""
+    name, _, paths = text.partition(":")
+    mounts = [path.strip() for path in paths.split(",") if path.strip()]
+    if not name:
+        raise CliError(f"{text!r} names no cache; give NAME:/path,/path", field=field)
+    if not mounts and not docker:
+        raise CliError(f"{text!r} keeps nothing; give {name}:/path,/path, or --cache-docker as well", field=field)
+    return {"name": name, "mounts": mounts, **({"docker": True} if docker else {})}
 
 
 def query(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -129,6 +146,8 @@ def from_file(path: str) -> dict[str, Any]:
             near = closest(str(key), known)
             right = f"did you mean {near}?" if near else f"known: {', '.join(known)}"
             raise CliError(f"unknown field; {right}", field=f"{label}: {clean(key)}")
+    if isinstance(content.get("cache"), str):
+        content["cache"] = cache_use(content["cache"], field=f"{label}: cache")
     return {key: [value] if key in _LISTS and isinstance(value, str) else value for key, value in content.items()}
 
 

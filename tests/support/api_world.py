@@ -106,10 +106,21 @@ class KeptOffers:
 
 @dataclass
 class ImageCheckingProvider:
-    """Knows what needs no call: the form of images, and what a pause is. Any other call is an error of the API."""
+    """Knows what needs no call: forms of images, pauses, volumes. Any other call is an error of the API."""
 
     stops: bool = False
     """Whether a stopped machine is not billed there."""
+    account: str = "vultr"
+
+    def can_attach_volume(self, offer: Offer, region: str, zone: str) -> bool:
+        return offer.kind is PlanKind.VM and (offer.region, offer.zone) == (region, zone)
+
+    def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
+        if region not in ("ewr", "ams", "nrt"):
+            raise InputInvalid(f"no block storage in {region!r}", field="region")
+        if size_gb < 10:
+            raise InputInvalid(f"block storage has 10 GB or more, not {size_gb} GB", field="size_gb")
+        return Decimal("0.10") * size_gb
 
     def can_stop(self, offer: Offer) -> bool:
         return self.stops

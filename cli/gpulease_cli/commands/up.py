@@ -35,6 +35,8 @@ from gpulease_cli.waiting import Waiter, WaitTimedOut
 @policy_options
 @click.option("--max-attempts", type=CountType(1, 50), metavar="N", help="Offers to try. Default: 10.")
 @click.option("--retry-not-ready", is_flag=True, default=None, help="Try the next offer if not ready in time.")
+@click.option("--cache", metavar="NAME[:/PATH,...]", help="Keep these directories in a cache (gpulease cache create).")
+@click.option("--cache-docker", is_flag=True, help="Keep Docker's own data in the cache too.")
 @click.option("--dry-run", is_flag=True, help="Only show the offers that would be tried, in order.")
 @click.option("--wait/--no-wait", "wait", default=None, help="Wait until it runs. Default: wait.")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="Stop waiting after so long; the lease goes on.")
