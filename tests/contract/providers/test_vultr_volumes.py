@@ -172,6 +172,33 @@ def test_a_region_without_stock_is_no_capacity(world: VultrWorld) -> None:
     assert world.volumes_made() == 0
 
 
+def test_a_sort_that_a_region_no_longer_sells_is_rejected_by_what_the_provider_lists(world: VultrWorld) -> None:
+    regions = '{"regions": [{"id": "ewr", "options": ["kubernetes"]}], "meta": {"total": 1, "links": {"next": ""}}}'
+    world.cloud.faults.add(
+        Fault(method="POST", execute=False, status=400, error="No."),
+        Fault(method="GET", path="/regions", execute=False, body=regions),
+    )
+
+    with pytest.raises(ProviderRejected, match="not sold in this region") as caught:
+        world.provider.create_volume(volume_request(world))
+
+    assert type(caught.value) is ProviderRejected
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_refusal_that_cannot_be_explained_leaves_it_open_whether_a_block_was_made(
+    world: VultrWorld, status: int
+) -> None:
+    wanted = volume_request(world)
+    world.cloud.faults.add(
+        Fault(method="POST", execute=False, status=400, error="No."),
+        Fault(method="GET", path="/regions", execute=False, status=status),
+    )
+
+    with pytest.raises(ProviderUnexpected, match="could not find out why"):
+        world.provider.create_volume(wanted)
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [

@@ -127,6 +127,7 @@ class MetalPlan(Identified):
 
 class Region(Identified):
     id: str
+    options: Texts = ()
 
 
 class AccountOwner(Wire):

@@ -19,14 +19,15 @@ from gpulease.errors import (
     ProviderError,
     ProviderFacts,
     ProviderRejected,
+    ProviderUnexpected,
     QuotaRefused,
 )
 from gpulease.ports import Ref, VolumeRequest
 from gpulease.providers.http import Reply, explained
-from gpulease.providers.vultr.blocks import block_sort, checked_size
+from gpulease.providers.vultr.blocks import BlockSort, block_sort, checked_size
 from gpulease.providers.vultr.client import VultrClient, failure, is_id, parsed, verdict
 from gpulease.providers.vultr.errors import CAPACITY_WORDS, Meaning
-from gpulease.providers.vultr.models import Block
+from gpulease.providers.vultr.models import Block, Region
 from gpulease.providers.vultr.views import VMS, observed_block
 
 MAX_LABEL_CHARACTERS = 128
@@ -85,19 +86,28 @@ class VultrVolumes:
         body = {"region": request.region, "size_gb": size_gb, "block_type": sort.name, "label": request.marker}
         reply = self._client.post("/blocks", body)
         if not reply.ok:
-            raise self._why_no_volume(reply).at(region=request.region)
+            raise self._why_no_volume(reply, request.region, sort).at(region=request.region)
         block = parsed(reply, Block, reply.value("block"))
         if not is_id(block.id):
             reply.unexpected("the new block has no proper id")
         return observed_block(block)
 
-    def _why_no_volume(self, reply: Reply) -> ProviderError:
-        """Region and size are of the published lists, so a refusal in unknown words is about stock or a limit."""
+    def _why_no_volume(self, reply: Reply, region: str, sort: BlockSort) -> ProviderError:
+        """A refusal in unknown words: not sold there any more, no stock, or a limit. 4xx: nothing was created.
+
+        ProviderUnexpected where the provider's list cannot be read: then the create counts as unclear.
+        """
         error = failure(reply)
         if verdict(reply) is not None or reply.status >= 500:
             return error
+        try:
+            regions = self._client.listing("/regions", "regions", Region)
+        except ProviderError as exc:
+            return explained(error, ProviderUnexpected, f"could not find out why: {exc.reason}")
+        if not any(each.id.lower() == region and f"block_storage_{sort.name}" in each.options for each in regions):
+            return explained(error, ProviderRejected, f"{sort.name} block storage is not sold in this region")
         if CAPACITY_WORDS.search(reply.text):
-            return explained(error, CapacityRefused, "inferred from the words")
+            return explained(error, CapacityRefused, "inferred from the words; it is sold in this region")
         return explained(
             error, QuotaRefused, "inferred: region and size are in order, so a limit of the account is left"
         )
