@@ -10,7 +10,7 @@ from gpulease.providers.http import RawResponse
 
 LATE_LIST_SECONDS = 60.0
 """How long a late list does not show what is new; half of the visibility window that the adapter states."""
-_LISTS = {"/instances": "instances", "/bare-metals": "bare_metals", "/vpcs": "vpcs"}
+_LISTS = {"/instances": "instances", "/bare-metals": "bare_metals", "/vpcs": "vpcs", "/blocks": "blocks"}
 _REFUSALS: tuple[tuple[int, str], ...] = (
     (400, "The request was declined."),
     (409, "A conflicting change is in progress."),

@@ -18,6 +18,7 @@ from gpulease.runtime.world import monotonic
 
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.simulate.audit import audit
+from gpulease_local.simulate.caches import CacheLife, block_user, not_surviving, others_ended
 from gpulease_local.simulate.effects import API_FUNCTION, Do, Effect, Effects, Killed, lease_of_execution
 from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Watch
 from gpulease_local.simulate.verdict import DESTROY_SECONDS
@@ -142,7 +143,10 @@ class OneLease:
         )
         self.effects.meddler = self.cuts
         self.watch.on_running = self._runs
-        self.watch.members = self._members
+        self.watch.members = lambda vpc_id: members(self.stack, vpc_id)
+        self.watch.block_user = lambda block_id: block_user(self.stack, block_id)
+        self._cache = CacheLife(workflow.cache, lambda: self.stack)
+        self._cache_problems: list[str] = []
         self._trace: list[str] | None = [] if trace else None
         self._lease = ""
         self._ended = False
@@ -169,7 +173,12 @@ class OneLease:
     def _ask(self) -> None:
         try:
             with self.effects.inside(API_FUNCTION, self._lease):
-                self._lease = self.stack.up(name="lease-0", idempotency_key="key-0", **self._workflow.request)
+                if not self._cache.is_ready():
+                    if not self._cache.removed:
+                        self.stack.engine.call_at(self.stack.clock.time() + 5.0, self._ask)
+                    return
+                request = {**self._workflow.request, **self._cache.for_lease()}
+                self._lease = self.stack.up(name="lease-0", idempotency_key="key-0", **request)
         except (ApiRefused, Killed) as refused:
             self._again(refused, self._ask)
 
@@ -182,6 +191,9 @@ class OneLease:
             self._again(refused, self._give_back)
 
     def _give_back_now(self, lease_id: str) -> None:
+        if not self._lease and not is_lease(lease_id):
+            self._remove_cache()
+            return
         # A shared network's holder has effects of its own; its user has only the lease.
         self._lease = self._lease or lease_id
         self._give_back()
@@ -197,7 +209,7 @@ class OneLease:
         self.stack.engine.call_at(self.stack.clock.time() + 5.0, act)
 
     def _runs(self, lease_id: str) -> None:
-        if not self._gave_back and self._workflow.hold_seconds < math.inf:
+        if is_lease(lease_id) and not self._gave_back and self._workflow.hold_seconds < math.inf:
             self._gave_back = True
             self.stack.engine.call_at(self.stack.clock.time() + self._workflow.hold_seconds, self._give_back)
 
@@ -213,11 +225,18 @@ class OneLease:
             self._lease = self._lease or lease_of_execution(event.execution)
             self.stack.engine.call_at(event.time, self._give_back)
 
-    def _members(self, vpc_id: str) -> list[str]:
-        return members(self.stack, vpc_id)
+    def _remove_cache(self) -> None:
+        try:
+            with self.effects.inside(API_FUNCTION, self._lease):
+                self._cache.remove()
+        except (ApiRefused, Killed) as refused:
+            self._again(refused, self._remove_cache)
 
     def _has_ended(self) -> bool:
         leases = self.stack.leases()
+        if self._workflow.cache is not None and not self._cache.removed and others_ended(self.stack):
+            self._cache_problems = [f"cache_lost: {what}" for what in not_surviving(self.stack)]
+            self._remove_cache()
         return bool(leases) and all(lease.state is LeaseState.RELEASED for lease in leases)
 
     # --- what came of it ---
@@ -235,6 +254,7 @@ class OneLease:
         found = audit(stack.cloud.book, records, DepsClock(stack.clock).now())
         problems = [f"{what}: {', '.join(ids)}" for what, ids in found.suspicious().items() if ids]
         problems += [f"{v.rule}: {v.detail}" for v in self.watch.violations]
+        problems += self._cache_problems
         for record in records:
             reason = str(record.lease.reason)
             if not is_lease(record.lease.id):

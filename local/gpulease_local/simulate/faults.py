@@ -8,8 +8,8 @@ import random
 
 from gpulease_sim.vultr import Fault, MachineRule, Settings
 
-CREATES = r"/(instances|bare-metals|vpcs)"
-OBJECTS = r"/(instances|bare-metals|vpcs)/.+"
+CREATES = r"/(instances|bare-metals|vpcs|blocks)"
+OBJECTS = r"/(instances|bare-metals|vpcs|blocks)/.+"
 
 
 def settings_of(profile: str, seed: int, machines: int) -> Settings:

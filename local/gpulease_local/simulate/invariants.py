@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gpulease.domain.lease import LeaseState
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState
 from gpulease.domain.resource import Resource, ResourceState
 from gpulease.ports import Change, Ledger
 from gpulease.providers.http import RawResponse, Transport
@@ -22,7 +22,9 @@ from gpulease_local.simulate.effects import path_of
 SWEEP_SECONDS = 300.0
 OVERLAP_LIMIT_SECONDS = 2 * SWEEP_SECONDS
 UNOWNED_LIMIT_SECONDS = 2 * SWEEP_SECONDS
-_CREATES = {"/instances": "instance", "/bare-metals": "bare_metal", "/vpcs": "vpc"}
+_CREATES = {"/instances": "instance", "/bare-metals": "bare_metal", "/vpcs": "vpc", "/blocks": "block"}
+_MARKER_FIELDS = {"vpc": "description", "block": "label"}
+_MACHINES = frozenset({"instance", "bare_metal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Watch:
     - `closed_while_billed`: a resource or lease written as released while the book still bills it (laws 4 and 5);
     - `network_before_machine`: a network's delete sent while a machine that is to be given back is in it (law 6);
     - `foreign_touched`: a changing call about something that does not carry our marker (law 8);
+    - `volume_while_used`: a delete of a block, or its attach elsewhere, sent while a machine that exists has it;
+    - `two_users`: a cache whose row counts two machines, or one that takes it while the book has it at another's;
     - `two_machines`: two machines of one lease billed, and neither on its way out, for longer than two sweeps.
 
     `unowned` lists when anything billed was not owned in the ledger.
@@ -70,6 +74,9 @@ class Watch:
         """Whether a lease lives with a clock that jumped, so that windows in seconds prove nothing about it."""
         self.members: Callable[[str], list[str]] = lambda vpc_id: []
         """Ids of the machines that exist and are in this network."""
+        self.block_user: Callable[[str], str] = lambda block_id: ""
+        """Id of the machine that exists and has this block; empty = none."""
+        self._users: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, Resource] = {}
         self._held: dict[str, str] = {}
         self._open_markers: dict[str, int] = defaultdict(int)
@@ -108,10 +115,31 @@ class Watch:
             going = [each for each in self.members(target) if self._is_going(each)]
             if going:
                 self._broken("network_before_machine", self._lease_of_id(target), f"{method} {path}: {going}")
+        if path.startswith("/blocks/"):
+            self._block_call(method, path, target, body)
+
+    def _block_call(self, method: str, path: str, block: str, body: bytes) -> None:
+        """One writer at a time: neither deleted under its machine nor asked for by another one."""
+        user = self.block_user(block)
+        wanted = json.loads(body).get("instance_id", "") if path.endswith("/attach") else ""
+        if user and (method == "DELETE" or (wanted and wanted != user)):
+            self._broken("volume_while_used", self._lease_of_id(block), f"{method} {path} {wanted}: it is at {user}")
+
+    def _cache_written(self, cache: Lease) -> None:
+        if len(cache.members) > 1:
+            self._broken("two_users", cache.id, ", ".join(cache.members))
+        before = self._users.get(cache.id, ())
+        self._users[cache.id] = cache.members
+        if cache.members and before and cache.members != before:
+            # Taken over from one that never had it: then the book says so too.
+            for entry in self._by_lease.get(cache.id, ()):
+                user = self.block_user(entry.id)
+                if user and self._held.get(user) not in cache.members:
+                    self._broken("two_users", cache.id, f"{entry.id} is at {user}")
 
     def _creating(self, kind: str, body: bytes) -> None:
         asked: dict[str, Any] = json.loads(body)
-        markers = [asked.get("description", "")] if kind == "vpc" else list(asked.get("tags") or ())
+        markers = [asked.get(_MARKER_FIELDS[kind], "")] if kind in _MARKER_FIELDS else list(asked.get("tags") or ())
         marker = next((m for m in markers if m.startswith(self._prefix)), "")
         if not self._open_markers.get(marker):
             self._broken("no_intent", lease_of_marker(marker), f"{kind} with marker {marker!r} is asked for")
@@ -125,7 +153,8 @@ class Watch:
             return
         if path in _CREATES:
             asked: dict[str, Any] = json.loads(body)
-            marker = next((t for t in (asked.get("description", ""), *(asked.get("tags") or ())) if t), "")
+            texts = (*(asked.get(name, "") for name in _MARKER_FIELDS.values()), *(asked.get("tags") or ()))
+            marker = next((text for text in texts if text.startswith(self._prefix)), "")
             self.refusals[lease_of_marker(marker)] += 1
         else:
             self.refusals[self._lease_of_id(path.strip("/").split("/")[1])] += 1
@@ -142,7 +171,7 @@ class Watch:
             self._by_marker[marker].append(entry)
             lease = lease_of_marker(marker)
             self._by_lease[lease].append(entry)
-            if entry.kind != "vpc" and sum(e.kind != "vpc" for e in self._by_lease[lease]) > 1:
+            if entry.kind in _MACHINES and sum(e.kind in _MACHINES for e in self._by_lease[lease]) > 1:
                 self._with_several[lease] = None
             self._owned_or_not(entry)
 
@@ -154,6 +183,8 @@ class Watch:
         if change.lease is not None:
             ending = change.lease.state in (LeaseState.RELEASING, LeaseState.RELEASED)
             (self._ending.add if ending else self._ending.discard)(change.lease_id)
+        if change.lease is not None and change.lease.kind is LeaseKind.CACHE:
+            self._cache_written(change.lease)
         for row in change.resources:
             new = row.state is ResourceState.INTENDED and row.id not in self._rows
             if new and was_ending:
@@ -219,7 +250,7 @@ class Watch:
             self._measure_overlap(lease, self._by_lease[lease], now)
 
     def _measure_overlap(self, lease: str, entries: list[Entry], now: float) -> None:
-        living = [e for e in entries if e.kind != "vpc" and e.destroyed_from > now]
+        living = [e for e in entries if e.kind in _MACHINES and e.destroyed_from > now]
         staying = [e for e in living if not self._is_going(e.id)]
         if len(living) < 2:
             self._overlapping.pop(lease, None)
@@ -248,7 +279,7 @@ class Watch:
 
     def machines_of(self, lease: str) -> list[Entry]:
         """Every machine of a lease that ever was, by the book."""
-        return [entry for entry in self._by_lease.get(lease, ()) if entry.kind != "vpc"]
+        return [entry for entry in self._by_lease.get(lease, ()) if entry.kind in _MACHINES]
 
     def finish(self) -> None:
         """Nothing comes any more: close the open intervals, and look at what we must not have touched."""

@@ -261,7 +261,7 @@ def _times(effect: Effect) -> float:
 
 
 def _creates(effect: Effect) -> bool:
-    return effect.method == "POST" and effect.path in ("/instances", "/bare-metals", "/vpcs")
+    return effect.method == "POST" and effect.path in ("/instances", "/bare-metals", "/vpcs", "/blocks")
 
 
 def as_json(seen: list[Misfortune]) -> str:

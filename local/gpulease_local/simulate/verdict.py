@@ -12,6 +12,7 @@ from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind
 from gpulease_sim.vultr.book import Book
 
+from gpulease_local.books import MACHINES
 from gpulease_local.simulate.audit import CENT, audit
 from gpulease_local.simulate.climate import Climate
 from gpulease_local.simulate.expected import Story, why_wrong
@@ -95,7 +96,7 @@ class Verdict:
         report.strangers_untouched = len(self.watch.foreign)
         report.foundlings = len(self.watch.planted)
         report.reasons = dict(sorted(Counter((lease.reason or Reason.LOST).value for lease in ended).items()))
-        report.machines_created = sum(each.kind != "vpc" for each in self.book.objects())
+        report.machines_created = sum(each.kind in MACHINES for each in self.book.objects())
         report.cost_book_usd = str(found.cost_book_usd.quantize(CENT))
         report.cost_ledger_usd = str(found.cost_ledger_usd.quantize(CENT))
         lines = [f"{what}: {each}" for what, ids in found.suspicious().items() for each in ids]

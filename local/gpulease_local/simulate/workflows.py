@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gpulease_sim.vultr import Behaviour, MachineRule, Settings
+from gpulease_sim.vultr import Behaviour, BlockBehaviour, MachineRule, Settings
 
 VM = Behaviour(
     active_seconds=(20, 20),
@@ -39,6 +39,14 @@ METAL = Behaviour(
     destruction_seconds=(20, 20),
     quota_hold_seconds=(0, 0),
 )
+BLOCK = BlockBehaviour(
+    active_seconds=(6, 6),
+    list_lag_seconds=(1, 1),
+    attach_seconds=(4, 4),
+    detach_seconds=(3, 3),
+    auto_detach_seconds=(5, 5),
+    delete_seconds=(2, 2),
+)
 PLAIN = Settings(vm=VM, metal=METAL, vpc_list_lag_seconds=(1, 1))
 _A16 = {"plan_kinds": ["vm"], "gpu": ["A16"], "regions": ["ord", "lax"]}
 
@@ -53,16 +61,47 @@ class Workflow:
     settings: Settings = PLAIN
     hold_seconds: float = 40.0
     cancel_at: str = ""
+    cache: Mapping[str, Any] | None = None
+    """Made before the lease, used by it, and removed after it."""
     reasons: frozenset[str] = frozenset({"user"})
     """How it may end, whatever is cut off."""
 
 
 def _ruled(*rules: MachineRule, **more: Any) -> Settings:
-    return Settings(vm=VM, metal=METAL, vpc_list_lag_seconds=(1, 1), rules=rules, **more)
+    return Settings(
+        **{"vm": VM, "metal": METAL, "vpc_list_lag_seconds": (1, 1), "rules": rules, "block": BLOCK, **more}
+    )
 
 
 _WITH_VPC = _A16 | {"private_network": "required"}
 _CANCELS = ("SelectOffer", "CreateInstance", "PollInstance", "CreateNetwork", "AttachNetwork", "PollReadiness")
+_CACHE = {"name": "models", "provider": "vultr", "region": "ord", "size_gb": 20}
+_WITH_CACHE = {"plan_kinds": ["vm"], "gpu": ["A16"], "regions": ["ord"]}
+CACHE_WORKFLOWS: tuple[Workflow, ...] = (
+    Workflow("cache", _WITH_CACHE, _ruled(), cache=_CACHE),
+    Workflow(
+        "cache_refused_while_locked",
+        _WITH_CACHE,
+        _ruled(MachineRule(change={"lock_tail_seconds": (40, 40)})),
+        cache=_CACHE,
+        hold_seconds=5.0,
+    ),
+    Workflow(
+        "cache_stays_attached",
+        _WITH_CACHE,
+        _ruled(block=replace(BLOCK, never_detaches_probability=1)),
+        cache=_CACHE,
+        hold_seconds=5.0,
+    ),
+    Workflow(
+        "cache_at_second_offer",
+        _WITH_CACHE,
+        _ruled(vanishing=frozenset({"ord/vcg-a16-2c-8g-2vram"})),
+        cache=_CACHE,
+        hold_seconds=5.0,
+    ),
+    Workflow("cancel_at_AttachVolume", _WITH_CACHE, _ruled(), cache=_CACHE, cancel_at="AttachVolume"),
+)
 WORKFLOWS: tuple[Workflow, ...] = (
     Workflow("vm_with_network", _WITH_VPC),
     Workflow("bare_metal_without_network", {"plan_kinds": ["bare_metal"], "gpu_count": 4, "private_network": "none"}),
@@ -91,6 +130,7 @@ WORKFLOWS: tuple[Workflow, ...] = (
     Workflow("expired", _A16 | {"max_duration_seconds": 60}, hold_seconds=math.inf, reasons=frozenset({"expired"})),
     *(Workflow(f"cancel_at_{state}", _WITH_VPC, cancel_at=state) for state in _CANCELS),
     Workflow("cancel_at_MarkRunning", _A16, cancel_at="MarkRunning"),
+    *CACHE_WORKFLOWS,
 )
 
 

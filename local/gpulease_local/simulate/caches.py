@@ -1,0 +1,84 @@
+"""Caches in simulations: who has a block by the provider's own word, and one cache's life around a lease's."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpulease.domain.lease import LeaseKind, LeaseState
+from gpulease.domain.record import LeaseRecord
+
+from gpulease_local.simulate.virtual import OWNER, ApiRefused, VirtualStack
+
+MOUNTS = ("/root/.cache/huggingface",)
+
+
+def block_user(stack: VirtualStack, block_id: str) -> str:
+    """Id of the machine that exists and has this block, shown or not yet; empty = none."""
+    now = stack.clock.time()
+    block = stack.cloud.account.blocks.get(block_id)
+    hold = block.hold(now) if block is not None else None
+    machine = stack.cloud.account.machines.get(hold.instance_id) if hold is not None else None
+    return machine.id if machine is not None and not machine.is_gone(now) else ""
+
+
+def caches(stack: VirtualStack) -> list[LeaseRecord]:
+    """All caches of all users, oldest first, in the ledger past any faults."""
+    return [stack.record(lease.id) for lease in stack.leases() if lease.kind is LeaseKind.CACHE]
+
+
+def others_ended(stack: VirtualStack) -> bool:
+    """Whether all that is no cache is released, and there was something."""
+    leases = [lease for lease in stack.leases() if lease.kind is not LeaseKind.CACHE]
+    return bool(leases) and all(lease.state is LeaseState.RELEASED for lease in leases)
+
+
+def not_surviving(stack: VirtualStack) -> list[str]:
+    """Caches in use or available whose volume the provider does not bill any more, or that count a user without leases.
+
+    To be asked when all leases have ended, before any cache is removed.
+    """
+    billed = {each.id for each in stack.cloud.book.objects() if each.destroyed is None and each.kind == "block"}
+    wrong = []
+    for record in caches(stack):
+        if record.lease.state is not LeaseState.RUNNING:
+            continue
+        held = [volume.provider_id for volume in record.resources if volume.released_at is None]
+        if not billed.intersection(held):
+            wrong.append(f"{record.lease.id}: its volume {held} is gone")
+    return wrong
+
+
+class CacheLife:
+    """One cache: made before its lease, removed after it. Calls may be cut off and are safe to repeat."""
+
+    def __init__(self, request: Mapping[str, Any] | None, stack: Callable[[], VirtualStack]) -> None:
+        self.request = request
+        self._stack = stack
+        self._asked = self._ready = False
+        self.removed = False
+
+    def is_ready(self) -> bool:
+        """Whether the lease may be asked for; makes the cache at first."""
+        if self.request is None:
+            return True
+        if self.removed or self._ready:
+            return self._ready
+        if not self._asked:
+            self._stack().api("POST", "/v1/caches", self.request)
+            self._asked = True
+        self._ready = self._stack().api("GET", f"/v1/caches/{self.request['name']}")["state"] == "available"
+        return self._ready
+
+    def for_lease(self) -> dict[str, Any]:
+        """What the lease's request says of it."""
+        return {} if self.request is None else {"cache": {"name": self.request["name"], "mounts": list(MOUNTS)}}
+
+    def remove(self) -> None:
+        """On its user's word. Raises ApiRefused where it is in use."""
+        if self.request is None:
+            return
+        try:
+            self._stack().api("DELETE", f"/v1/caches/{self.request['name']}", owner=OWNER)
+        except ApiRefused as refused:
+            if refused.status != 404:
+                raise
+        self.removed = True
