@@ -102,6 +102,8 @@ class Account:
     provider: str
     transport: Transport
     base_url: str = ""
+    options: object | None = None
+    """What the provider's adapter needs besides."""
 
 
 class LocalProviders:
@@ -161,6 +163,7 @@ class LocalProviders:
             sleep=self._sleep,
             base_url=account.base_url,
             shared=self._shared,
+            options=account.options,
         )
         return GuardedProvider(adapter, shared=self._shared, clock=self._clock, log=self._log)
 

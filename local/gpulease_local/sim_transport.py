@@ -50,3 +50,20 @@ class SimTransport:
         if answer.elapsed_seconds > read_timeout:
             raise TransportError(Fault.ANSWER_LOST, f"nothing within {read_timeout:g} s")
         return RawResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.body)
+
+
+class NoTransport:
+    """A transport for accounts that are not reached by it."""
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        connect_timeout: float,
+        read_timeout: float,
+    ) -> RawResponse:
+        """Raises TransportError: there is nothing at the other end."""
+        raise TransportError(Fault.NOT_SENT, f"no transport for {url}")

@@ -9,12 +9,15 @@ say the same things is checked where that program is tested.
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from gpulease.domain.agent_protocol import AgentAnswer, AgentReport
 from gpulease.domain.policy import Signal
 from gpulease.domain.user_data import agent_config_in
+from gpulease_sim.aws import GuestView
 
+from gpulease_local.simulate.virtual_aws import GPUS
 from gpulease_local.simulate.workloads import Workload
 
 START_SECONDS = (5.0, 40.0)
@@ -69,7 +72,7 @@ class GuestAgents:
 
     # --- what the simulators tell ---
 
-    def booted(self, machine_id: str, user_data: bytes, gpus: int, at: float) -> None:
+    def booted(self, machine_id: str, user_data: bytes, gpus: int, at: datetime) -> None:
         """A machine with an agent in its user data begins to report."""
         try:
             config = agent_config_in(user_data)
@@ -85,28 +88,28 @@ class GuestAgents:
             self._gpus_of(machine_id, gpus),
             self._workload_of(str(config["lease_id"])),
             boots,
-            at,
+            at.timestamp(),
             before.volumes if before else set(),
             turn=before.turn + 1 if before else 1,
         )
         self._guests[machine_id] = guest
         pause = self._draw(guest, "start").uniform(*START_SECONDS)
-        self._plan(guest, max(0.0, at + pause - self._now()))
+        self._plan(guest, max(0.0, at.timestamp() + pause - self._now()))
 
-    def stopped(self, machine_id: str, at: float) -> None:
+    def stopped(self, machine_id: str, at: datetime) -> None:
         guest = self._guests.get(machine_id)
         if guest is not None:
             guest.turn += 1
 
-    def ended(self, machine_id: str, at: float) -> None:
+    def ended(self, machine_id: str, at: datetime) -> None:
         self.stopped(machine_id, at)
         self._guests.pop(machine_id, None)
 
-    def volume_attached(self, machine_id: str, volume_id: str, at: float) -> None:
+    def volume_attached(self, machine_id: str, volume_id: str, at: datetime) -> None:
         if machine_id in self._guests:
             self._guests[machine_id].volumes.add(volume_id)
 
-    def volume_detached(self, machine_id: str, volume_id: str, at: float) -> None:
+    def volume_detached(self, machine_id: str, volume_id: str, at: datetime) -> None:
         if machine_id in self._guests:
             self._guests[machine_id].volumes.discard(volume_id)
 
@@ -164,3 +167,33 @@ class GuestAgents:
 
     def _draw(self, guest: _Guest, what: str) -> random.Random:
         return random.Random(f"guest-{self._seed}-{guest.machine_id}-{guest.boots}-{what}")  # noqa: S311
+
+
+class AwsGuests:
+    """The same agents on the machines of a simulated AWS account, whose events carry a view of the machine."""
+
+    def __init__(self, agents: GuestAgents) -> None:
+        self._agents = agents
+
+    def booted(self, guest: GuestView, at: float) -> None:
+        """See `GuestAgents.booted`; the volumes that it sees were attached before."""
+        gpus = GPUS[guest.instance_type][1] if guest.instance_type in GPUS else 0
+        self._agents.booted(guest.instance_id, guest.user_data, gpus, _utc(at))
+        for volume_id in guest.volumes.values():
+            self._agents.volume_attached(guest.instance_id, volume_id, _utc(at))
+
+    def stopped(self, guest: GuestView, at: float) -> None:
+        self._agents.stopped(guest.instance_id, _utc(at))
+
+    def volume_attached(self, guest: GuestView, volume_id: str, device: str, at: float) -> None:
+        self._agents.volume_attached(guest.instance_id, volume_id, _utc(at))
+
+    def volume_detached(self, guest: GuestView, volume_id: str, device: str, at: float) -> None:
+        self._agents.volume_detached(guest.instance_id, volume_id, _utc(at))
+
+    def interruption_notice(self, guest: GuestView, at: float, ends_at: float) -> None:
+        """Nothing: the agent of today does not listen for it."""
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

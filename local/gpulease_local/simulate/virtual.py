@@ -1,4 +1,4 @@
-"""The whole stack in virtual time: real state machines, real handlers, SQLite ledger, simulated Vultr.
+"""The whole stack in virtual time: real state machines, real handlers, SQLite ledger, simulated providers.
 
 Invariant: nothing here waits or reads the computer's clock, and every draw comes from the seed, so the same seed gives
 the same history. A call spends its own time without holding up the others, as calls on many machines would.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from gpulease.domain.agent_protocol import HEARTBEAT_PATH
 from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Lease
 from gpulease.domain.record import LeaseRecord
@@ -19,12 +20,17 @@ from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ports import AgentStore, Clock, Ledger, Policy, SweepStore, Workflows
 from gpulease.providers.http import Transport
+from gpulease_sim.aws import AwsCloud
+from gpulease_sim.aws import Settings as AwsSettings
 from gpulease_sim.vultr import Settings, VultrCloud
 
 from gpulease_local.asl import Invoke as Invoke
 from gpulease_local.asl import TaskReply, VirtualClock
 from gpulease_local.deps import Account, EngineWorkflows, FixedSecrets, LocalProviders
 from gpulease_local.sim_transport import SimTransport
+from gpulease_local.simulate.guests import AwsGuests, GuestAgents
+from gpulease_local.simulate.virtual_aws import Around, aws_account
+from gpulease_local.simulate.workloads import Workload
 from gpulease_local.stack import Stack, World, repository
 from gpulease_local.template import Template, read_template
 from gpulease_local.world import DepsClock, OpenPorts, SeededIds
@@ -32,6 +38,10 @@ from gpulease_local.world import DepsClock, OpenPorts, SeededIds
 START = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
 DEPLOYMENT = "simulated0"
 OWNER = "arn:aws:iam::111122223333:user/simulated"
+
+AGENT_URL = "https://agents.invalid"
+"""Where agents report to: `VirtualStack.report`."""
+GUESTS_EVERY_SECONDS = 10.0
 
 Fire = Callable[[], None]
 
@@ -93,27 +103,36 @@ class VirtualStack:
     wrap_clock: Callable[[Clock], Clock] = lambda clock: clock
     wrap_schedule: Callable[[str, Fire], Fire] = lambda function, fire: fire
     attach_deadline_seconds: float = 600.0
+    providers: tuple[str, ...] = ("vultr",)
+    """Accounts, in order of preference: `vultr`, `aws`."""
+    aws_settings: AwsSettings = field(default_factory=AwsSettings)
+    wrap_aws: Around = lambda inner: inner
+    workload_of: Callable[[str], Workload | None] | None = None
+    """With it, machines have agents; by the name of their lease, what their users do."""
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock(START)
-        self.cloud = VultrCloud(self.clock.time, self.seed, self.settings)
         self.log = Silent()
+        self._make_clouds()
         self.ids = SeededIds(self.seed)
         self._sqlite = SqliteLedger(":memory:")
         self.ledger = self.wrap_ledger(self._sqlite)
-        transport = self.wrap_transport(SimTransport(self.cloud, passed=self.pass_time))
         world = World(
             clock=self.clock,
             sleep=self.pass_time,
-            accounts={"vultr": Account("vultr", transport)},
+            accounts={name: self._account(name) for name in self.providers},
             ledger=self.ledger,
             offers=SqliteOfferStore(self._sqlite.file),
             ids=self.ids,
             secrets=FixedSecrets(),
-            probe=OpenPorts(self.cloud.ssh_open),
+            probe=OpenPorts(self._ssh_open),
             notifier=self.log,
             log=self.log,
-            policy=Policy(deployment=DEPLOYMENT, attach_deadline_seconds=self.attach_deadline_seconds),
+            policy=Policy(
+                deployment=DEPLOYMENT,
+                attach_deadline_seconds=self.attach_deadline_seconds,
+                agent_url=AGENT_URL if self.workload_of is not None else "",
+            ),
             seed=self.seed,
             wrap_invoke=lambda invoke: self._taking_time(self.wrap_invoke(invoke)),
         )
@@ -121,6 +140,34 @@ class VirtualStack:
         self._give_functions_a_world_of_their_own(world)
         self.engine = self.stack.engine
         self._in_call = False
+
+    def _make_clouds(self) -> None:
+        """The simulated accounts, with agents on their machines where there is a workload."""
+        self.agents: GuestAgents | None = None
+        if self.workload_of is not None:
+            self.agents = GuestAgents(
+                seed=self.seed,
+                now=lambda: self.clock.time(),
+                later=lambda seconds, act: void(self.engine.call_at(self.clock.time() + seconds, act)),
+                send=self.report,
+                workload_of=self._workload_of_lease,
+                start=START,
+            )
+        self.cloud = VultrCloud(self.clock.time, self.seed, self.settings, guests=self.agents)
+        self.aws = AwsCloud(self.clock.time, self.seed, self.aws_settings)
+        if self.agents is not None:
+            self.aws.guests.append(AwsGuests(self.agents))
+
+    def _workload_of_lease(self, lease_id: str) -> Workload | None:
+        return self.workload_of(self.record(lease_id).lease.name) if self.workload_of is not None else None
+
+    def _account(self, name: str) -> Account:
+        if name == "aws":
+            return aws_account(self.aws, passed=self.pass_time, around=self.wrap_aws)
+        return Account(name, self.wrap_transport(SimTransport(self.cloud, passed=self.pass_time)))
+
+    def _ssh_open(self, address: str, port: int) -> bool:
+        return self.cloud.ssh_open(address, port) or ("aws" in self.providers and self.aws.ssh_open(address, port))
 
     def _give_functions_a_world_of_their_own(self, world: World) -> None:
         """The functions' clock may be wrong, and the workflows they start may get lost; the engine's own are right."""
@@ -150,7 +197,15 @@ class VirtualStack:
         for schedule in self.stack.template.schedules:
             fire = self.wrap_schedule(schedule.function, self._firing(schedule.function, dict(schedule.payload)))
             self.engine.call_every(schedule.every_seconds, fire, first_after=schedule.every_seconds)
+        if self.agents is not None:
+            self.engine.call_every(GUESTS_EVERY_SECONDS, self._tell_guests)
         return self
+
+    def _tell_guests(self) -> None:
+        """Machines boot and stop also while nobody calls their provider."""
+        self.cloud.tell_guests()
+        if "aws" in self.providers:
+            self.aws.advance()
 
     def close(self) -> None:
         """Let other stacks use this process."""
@@ -244,6 +299,21 @@ class VirtualStack:
         if answer["statusCode"] >= 400:
             raise ApiRefused(answer["statusCode"], document)
         return dict(document)
+
+    def report(self, token: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """One report of an agent; its answer, None = it was refused or did not get through."""
+        event: dict[str, Any] = {
+            "version": "2.0",
+            "routeKey": f"POST {HEARTBEAT_PATH}",
+            "rawPath": HEARTBEAT_PATH,
+            "rawQueryString": "",
+            "headers": {"content-type": "application/json", "authorization": f"Bearer {token}"},
+            "requestContext": {"http": {"method": "POST", "path": HEARTBEAT_PATH}, "requestId": "agent"},
+            "isBase64Encoded": False,
+            "body": json.dumps(body),
+        }
+        answer, _ = self._timed(lambda: self.stack.functions.call("AgentReportFunction", event))
+        return json.loads(answer["body"]) if answer["statusCode"] == 200 else None
 
     def up(self, owner: str = OWNER, idempotency_key: str = "", **request: Any) -> str:
         """Ask for a lease; its id."""

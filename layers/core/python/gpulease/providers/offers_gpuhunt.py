@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -21,6 +21,10 @@ from gpulease.ports import Clock, Log, Provider
 
 DEADLINE_SECONDS = 240.0
 """For one provider; Vultr's 40 calls take about a minute at the latencies measured (0.9 to 2 s)."""
+
+VESSEL = "vultr"
+"""Under which name every provider's offers are fed, each into a catalogue of its own: gpuhunt knows a fixed set of
+names, and for some of them (`aws`) it would ask files of its own that were never loaded."""
 
 _ARCHITECTURES = {"x86_64": CPUArchitecture.X86, "arm64": CPUArchitecture.ARM}
 
@@ -41,9 +45,8 @@ def collect(
 
     Never raises for a provider's failure: it is logged and named in `failures`.
     """
-    catalog = Catalog(balance_resources=False, auto_reload=False)
     failures: dict[str, str] = {}
-    read: list[str] = []
+    read: dict[str, Catalog] = {}
     for adapter in adapters:
         if adapter.name in read:
             continue
@@ -53,18 +56,19 @@ def collect(
             log.warning("offers_not_refreshed", provider=adapter.name, why=result)
             continue
         failures.pop(adapter.name, None)
-        read.append(adapter.name)
-        catalog.add_provider(_fed(adapter.name, result, log))
+        read[adapter.name] = Catalog(balance_resources=False, auto_reload=False)
+        read[adapter.name].add_provider(_fed(adapter.name, result, log))
     as_of = clock.now()
     return Collected(
-        tuple(OfferSnapshot(provider=name, as_of=as_of, offers=query(catalog, name)) for name in read), failures
+        tuple(OfferSnapshot(provider=name, as_of=as_of, offers=query(catalog, name)) for name, catalog in read.items()),
+        failures,
     )
 
 
 def query(catalog: Catalog, provider: str) -> tuple[Offer, ...]:
     """All GPU offers of a provider in the catalogue: by price, then by key."""
-    items = catalog.query(provider=provider, min_gpu_count=1)
-    offers = {offer.key: offer for offer in map(offer_of_item, items)}
+    items = catalog.query(provider=VESSEL, min_gpu_count=1)
+    offers = {offer.key: offer for item in items for offer in [offer_of_item(replace(item, provider=provider))]}
     return tuple(sorted(offers.values(), key=lambda offer: (offer.price_per_hour_usd, offer.key)))
 
 
@@ -156,10 +160,10 @@ def _fed(provider: str, offers: Sequence[Offer], log: Log) -> OnlineProvider:
         if item is None:
             log.warning("offer_not_in_catalogue", provider=provider, plan=offer.plan, gpu=offer.gpu_model)
         else:
-            items.append(item)
+            items.append(replace(item, provider=VESSEL))
 
     class Fed(OnlineProvider):  # type: ignore[misc]  # gpuhunt ships no types
-        NAME = provider
+        NAME = VESSEL
 
         @classmethod
         def from_env(cls) -> "Fed":
