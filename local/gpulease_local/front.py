@@ -2,7 +2,8 @@
 
 Invariants: a web page in the user's browser cannot rent machines. Everything but the public paths wants the token from
 a file that only the user can read; the Host must be ours (a rebound name is not) and an Origin, if any, ours as well; a
-body is refused by its size before it is read.
+body is refused by its size before it is read. Agents' paths go to a function of their own, which checks their tokens;
+they and nothing else may also come under the name by which machines reach this computer.
 """
 
 import base64
@@ -26,6 +27,7 @@ IDLE_SECONDS = 30.0
 """How long a connection may say nothing."""
 PROBLEM_TYPE = "application/problem+json"
 PUBLIC_PATHS = frozenset({"/v1/health", "/openapi.json"})
+AGENT_PATHS = "/v1/agent/"
 _NAMES = (HOST, "localhost", "[::1]")
 _BACKLOG = 128
 _POLL_SECONDS = 0.05
@@ -34,7 +36,10 @@ ApiHandler = Callable[[Mapping[str, Any]], Any]
 
 
 class Front:
-    """A WSGI application over one API handler. `user` becomes the caller `local:<user>`."""
+    """A WSGI application over one API handler. `user` becomes the caller `local:<user>`.
+
+    `agents`: who answers agents; `agent_host`: the name under which machines come, where that is not ours.
+    """
 
     def __init__(
         self,
@@ -48,8 +53,12 @@ class Front:
         on_error: Callable[[BaseException], None],
         route_key: str = "$default",
         max_body_bytes: int = MAX_BODY_BYTES,
+        agents: ApiHandler | None = None,
+        agent_host: str = "",
     ) -> None:
         self._api = api
+        self._agents = agents
+        self._agent_host = agent_host.lower()
         self._hosts = frozenset(f"{name}:{port}" for name in _NAMES)
         self._token = token.encode()
         self._user = user
@@ -77,6 +86,11 @@ class Front:
         except (ClientDisconnected, OSError):
             return _problem(400, "body_cut_off", "the body ended before its Content-Length")
         try:
+            if self._is_agents(request) and self._agents is not None:
+                event = self._event(request, body)
+                event["headers"]["authorization"] = request.headers.get("Authorization", "")
+                event["requestContext"].pop("authorizer", None)
+                return _response(self._agents(event))
             return _response(self._api(self._event(request, body)))
         except Exception as error:
             self._on_error(error)
@@ -84,6 +98,8 @@ class Front:
 
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("Host", "").lower()
+        if self._is_agents(request) and host and host in (*self._hosts, self._agent_host):
+            return None
         if host not in self._hosts:
             return _problem(421, "wrong_host", "this server answers to 127.0.0.1 and localhost only")
         origin = request.headers.get("Origin")
@@ -94,6 +110,9 @@ class Front:
         refusal = _problem(401, "not_authenticated", "send `Authorization: Bearer <token>`; see api.json")
         refusal.headers["WWW-Authenticate"] = "Bearer"
         return refusal
+
+    def _is_agents(self, request: Request) -> bool:
+        return self._agents is not None and request.path.startswith(AGENT_PATHS) and "Origin" not in request.headers
 
     def _authorized(self, request: Request) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
+from gpulease.domain.agent_protocol import HEARTBEAT_PATH
 from gpulease.errors import GpuleaseError
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_agents import SqliteAgentStore
@@ -75,6 +76,8 @@ class Options:
     template: Path | None = None
     home: Path | None = None
     log_level: str = "info"
+    agent_url: str | None = None
+    """Where machines reach this server; None = they get no agent."""
     simulator: Settings | None = None
     """How the simulated account behaves from its first start on."""
     faults: tuple[Fault, ...] = ()
@@ -154,7 +157,11 @@ class LocalServer:
             notifier=LogAlarms(log, show=self._show),
             log=log,
             # Whoever holds this computer's token is the one who pays.
-            policy=Policy(deployment=deployment, admins=frozenset({f"local:{getpass.getuser()}"})),
+            policy=Policy(
+                deployment=deployment,
+                admins=frozenset({f"local:{getpass.getuser()}"}),
+                agent_url=(options.agent_url or "").rstrip("/"),
+            ),
             store=store,
             seed=options.seed,
             workers=WORKERS,
@@ -192,7 +199,9 @@ class LocalServer:
         if not stack.template.routes:
             raise ServerRefused("the template has no route: there is no API to serve")
         token = kept_token(folder / "token", stack.deps.ids.token)
-        route = stack.template.routes[0]
+        routes = {route.key.partition(" ")[2]: route for route in stack.template.routes}
+        route = routes.get("/{proxy+}") or stack.template.routes[0]
+        agents = routes.get(HEARTBEAT_PATH)
 
         def front(port: int) -> Front:
             return Front(
@@ -206,6 +215,8 @@ class LocalServer:
                     "request_failed", error=type(error).__name__, reason=str(error)
                 ),
                 route_key=route.key,
+                agents=None if agents is None else lambda event: stack.functions.call(agents.function, event),
+                agent_host=urlsplit(self.options.agent_url or "").netloc,
             )
 
         try:
@@ -239,6 +250,10 @@ def _check(options: Options) -> None:
         raise ServerRefused("the time scale must be above 0 and at most 10000")
     if options.provider == VULTR and options.time_scale != 1:
         raise ServerRefused("a real provider runs in real time: the time scale is for the simulated one")
+    if options.agent_url is not None:
+        address = urlsplit(options.agent_url)
+        if not address.hostname or (address.scheme != "https" and not is_loopback(options.agent_url)):
+            raise ServerRefused(f"{options.agent_url}: must be https, or http on this computer")
     if options.vultr_url is not None:
         if options.provider != VULTR:
             raise ServerRefused(f"an address of Vultr's API goes with provider {VULTR}")
@@ -257,6 +272,7 @@ def main(
     template: Path | str | None = None,
     *,
     log_level: str = "info",
+    agent_url: str | None = None,
     env: Mapping[str, str] | None = None,
     out: TextIO | None = None,
 ) -> int:
@@ -270,6 +286,7 @@ def main(
         seed=seed,
         template=None if template is None else Path(template),
         log_level=log_level,
+        agent_url=agent_url,
     )
     target = sys.stdout if out is None else out
     try:

@@ -17,6 +17,7 @@ from gpulease_cli.options import PORT, SPEED, existing_file, http_url, usable_fo
 @click.option("--time-scale", type=SPEED, metavar="X", help="So many times faster (simulated clouds only).")
 @click.option("--vultr-url", metavar="URL", help="Another address of Vultr's API (--provider vultr only).")
 @click.option("--seed", type=int, metavar="N", help="What the simulated cloud draws its luck from. Default: 0.")
+@click.option("--agent-url", metavar="URL", help="Where machines reach this server; with it they get the agent.")
 @click.option("--template", metavar="FILE", help="Another template.yaml than the one of this version.")
 @click.pass_obj
 def command(
@@ -27,6 +28,7 @@ def command(
     time_scale: float | None,
     vultr_url: str | None,
     seed: int | None,
+    agent_url: str | None,
     template: str | None,
 ) -> int:
     """Run gpulease on this computer, without AWS: the API, the workflows and the ledger. Ctrl+C ends it.
@@ -59,5 +61,6 @@ def command(
         vultr_url=chosen_url,
         seed=seed or 0,
         template=chosen_template,
+        agent_url=http_url(agent_url, "--agent-url") if agent_url else None,
     )
     return int(result or 0)

@@ -34,6 +34,7 @@ def test_local_hands_over_its_defaults(cli: Cli, called: list[dict[str, Any]]) -
             "vultr_url": None,
             "seed": 0,
             "template": None,
+        "agent_url": None,
         }
     ]
 

@@ -7,6 +7,7 @@ which are left as they are; tests run it in this very form.
 
 import ast
 import gzip
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -15,11 +16,16 @@ from typing import Any
 
 from gpulease.domain.agent_config import AgentConfig, agent_config
 from gpulease.domain.agent_protocol import PROGRAM_PATH, new_token
+from gpulease.domain.offer import Offer
 from gpulease.domain.spec import LeaseSpec
 from gpulease.domain.user_data import AgentParts, UserDataTooLarge, build_user_data, build_with_agent
 
 SPARE_BYTES = 128
 """What is known only later (a token, an id) may compress a little worse."""
+SMALLEST_LIMIT_BYTES = 16 * 1024
+"""Of all providers: AWS EC2."""
+_AROUND_BYTES = 3072
+"""User data without script and keys, in its smallest form, and some more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +118,30 @@ def check_fits(spec: LeaseSpec, script: bytes, agent_url: str, limit: int) -> No
         cache=cache,
     )
     machine_data(spec, script, config, limit - SPARE_BYTES)
+
+
+def fits_anywhere(spec: LeaseSpec, script_bytes: int) -> bool:
+    """Whether there is no need to ask providers what they take: by far most requests are small."""
+    others = sum(len(key) for key in spec.ssh_keys) + (len(str(spec.cache)) if spec.cache else 0)
+    return (script_bytes + others) * 21 // 20 + _AROUND_BYTES <= SMALLEST_LIMIT_BYTES
+
+
+def offers_that_carry(
+    spec: LeaseSpec, script: bytes, agent_url: str, offers: list[Offer], limit_of: Callable[[str], int]
+) -> list[Offer]:
+    """Offers of providers that take the machine's user data (C60). Raises UserDataTooLarge where none does.
+
+    `limit_of`: a provider's name to the bytes it takes.
+    """
+    if not offers or fits_anywhere(spec, len(script)):
+        return offers
+    refused: dict[str, UserDataTooLarge] = {}
+    for name in dict.fromkeys(offer.provider for offer in offers):
+        try:
+            check_fits(spec, script, agent_url, limit_of(name))
+        except UserDataTooLarge as error:
+            refused[name] = error
+    left = [offer for offer in offers if offer.provider not in refused]
+    if not left:
+        raise max(refused.values(), key=lambda error: error.limit)
+    return left

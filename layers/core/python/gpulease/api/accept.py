@@ -9,18 +9,20 @@ import json
 from hashlib import sha256
 from http import HTTPStatus
 
+from gpulease.agent_program import offers_that_carry
 from gpulease.api.cache_use import cache_for_lease, offers_with
 from gpulease.api.caller import Caller
 from gpulease.api.catalogue import Catalogue, CatalogueReader
 from gpulease.api.names import name_for
 from gpulease.api.preflight import offers_to_try
-from gpulease.api.problems import Problem, unavailable
+from gpulease.api.problems import FieldError, Problem, invalid, unavailable
 from gpulease.api.schemas import DryRun, LeaseRequest
 from gpulease.api.views import money
 from gpulease.domain.lease import Lease, LeaseState, execution_name
 from gpulease.domain.offer import Offer
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.transitions import new_lease
+from gpulease.domain.user_data import UserDataTooLarge
 from gpulease.errors import GpuleaseError, LeaseExists, LeaseNotFound, LedgerUnavailable
 from gpulease.pause_facts import pause_notice
 from gpulease.ports import Deps
@@ -69,11 +71,25 @@ def dry_run(request: LeaseRequest, caller: Caller, deps: Deps, catalogue: Catalo
 
 def _offers(request: LeaseRequest, caller: Caller, deps: Deps, known: Catalogue) -> tuple[list[Offer], str]:
     """Offers that would be tried, and the id of the cache that the machine will use; "" = none. Raises problems."""
-    offers = offers_to_try(request.spec(), known, deps.providers)
+    offers = _that_carry(request, offers_to_try(request.spec(), known, deps.providers), deps)
     if request.cache is None:
         return offers, ""
     cache = cache_for_lease(request.cache, caller.owner, deps.ledger)
     return offers_with(cache, offers, deps), cache.lease.id
+
+
+def _that_carry(request: LeaseRequest, offers: list[Offer], deps: Deps) -> list[Offer]:
+    """Offers of providers that take what the machine has to be given at its creation (C60)."""
+    limits = lambda name: deps.providers.get(name).capabilities.max_user_data_bytes  # noqa: E731
+    try:
+        return offers_that_carry(request.spec(), request.script(), deps.policy.agent_url, offers, limits)
+    except UserDataTooLarge as error:
+        size = len(request.script())
+        text = (
+            f"is too long: with its {size} bytes a machine's user data has {error.size} bytes at the least, "
+            f"and {error.limit} are taken; have a short script fetch the rest"
+        )
+        raise invalid([FieldError(field="start_script", message=text)], code="user_data_too_large") from None
 
 
 def request_digest(request: LeaseRequest) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from gpulease.agent_program import fits_anywhere, offers_that_carry
 from gpulease.domain.cache import offers_for, spec_of
 from gpulease.domain.event import Event
 from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, LeaseState, Reason
@@ -11,6 +12,7 @@ from gpulease.domain.pause import without
 from gpulease.domain.record import Change
 from gpulease.domain.selection import next_offers
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved
+from gpulease.domain.user_data import UserDataTooLarge
 from gpulease.errors import (
     ProviderAuthFailed,
     ProviderError,
@@ -45,6 +47,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("offer")
     start_overdue_release(record, deps, now)
     offers = [o for s in deps.offers.load() if s.provider in deps.providers.accounts() for o in s.offers]
+    offers = _that_carry(record.lease, offers, deps)
     fitting = _fitting_cache(record.lease, deps)
     lease, events = record.lease, list[Event]()
     silent: dict[str, ProviderError] = {}
@@ -83,6 +86,19 @@ def _fitting_cache(lease: Lease, deps: Deps) -> Callable[[list[Offer]], list[Off
     if cache is None:
         return lambda offers: offers
     return lambda offers: offers_for(spec_of(cache.lease), offers, lambda offer: takes_its_volume(cache, offer, deps))
+
+
+def _that_carry(lease: Lease, offers: list[Offer], deps: Deps) -> list[Offer]:
+    """Offers of providers that take the machine's user data; the request was refused where none does (C60)."""
+    if fits_anywhere(lease.spec, lease.start_script_bytes):
+        return offers
+    limits = lambda name: deps.providers.get(name).capabilities.max_user_data_bytes  # noqa: E731
+    try:
+        script = deps.ledger.start_script(lease.id)
+        return offers_that_carry(lease.spec, script, deps.policy.agent_url, offers, limits)
+    except UserDataTooLarge as error:
+        deps.log.warning("user_data_too_large", lease_id=lease.id, reason=str(error))
+        return []
 
 
 def _place(offer: Offer) -> str:
