@@ -15,8 +15,9 @@ from botocore.awsrequest import AWSResponse
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.ports import Provider, SharedReads
 from gpulease.providers.aws.options import AwsOptions, CatalogueRow
+from gpulease.providers.aws.views import MARKER_TAG
 from gpulease.providers.registry import build
-from gpulease_sim.aws import AwsCloud, Behaviour, Settings, VolumeBehaviour, connect, lost_answer
+from gpulease_sim.aws import AwsCloud, Behaviour, BookObject, Settings, VolumeBehaviour, connect, lost_answer
 from gpulease_sim.aws.prices import HOURLY, SPOT_SHARE
 from gpulease_sim.aws.server import serve
 
@@ -61,7 +62,8 @@ STEADY_VOLUME = VolumeBehaviour(
 
 def steady(**values: Any) -> Settings:
     """Settings under which nothing is left to chance, and no call is throttled."""
-    return Settings(**({"instance": STEADY, "volume": STEADY_VOLUME, "buckets": {}} | values))
+    given: dict[str, Any] = {"instance": STEADY, "volume": STEADY_VOLUME, "buckets": {}}
+    return Settings(**(given | values))
 
 
 def rows(regions: Sequence[str] = (REGION, OTHER_REGION)) -> list[CatalogueRow]:
@@ -149,20 +151,27 @@ class AwsWorld:
         return sum(call.action == action for call in self.cloud.calls)
 
     def machines_made(self) -> int:
-        return sum(each.kind == "instance" for each in self.cloud.book.objects())
+        return sum(each.kind == "instance" for each in self._objects())
+
+    def _objects(self) -> list[BookObject]:
+        return list(self.cloud.book.objects())
 
     def volumes_made(self) -> int:
-        return self.calls("CreateVolume")
+        """Volumes asked for as such; disks that come with machines do not count."""
+        return sum(each.kind == "volume" and not each.tags.get(MARKER_TAG, "").count("l-") for each in self._objects())
 
     def billed(self) -> set[str]:
         """Ids of all that costs anything now, or is a machine."""
         return {each.id for each in self.cloud.book.billed()}
 
-    def lose_next_create_answer(self) -> None:
-        self.cloud.faults.add(lost_answer("RunInstances"))
+    def elsewhere(self, offer: Offer) -> tuple[str, str]:
+        return offer.region, OTHER_ZONE if offer.zone != OTHER_ZONE else ZONE
 
-    def lose_next_volume_answer(self) -> None:
-        self.cloud.faults.add(lost_answer("CreateVolume"))
+    def reach_volume_limit(self) -> None:
+        self.set(volume_limit=0)
+
+    def lose_next_create_answer(self) -> None:
+        self.cloud.faults.add(lost_answer("RunInstances|CreateVolume"))
 
     def break_reads(self, body: str, status: int, *, html: bool = False) -> None:
         self._broken = (status, f"<html>{body}</html>".encode() if html else body.encode())

@@ -83,7 +83,10 @@ class World(Protocol):
         ...
 
     def machines_made(self) -> int: ...
-    def volumes_made(self) -> int: ...
+    def volumes_made(self) -> int:
+        """Volumes asked for as such; disks that come with machines do not count."""
+        ...
+
     def elsewhere(self, offer: Offer) -> tuple[str, str]:
         """Region and zone where volumes are sold and from where a machine of this offer can have none."""
         ...
@@ -102,11 +105,6 @@ class World(Protocol):
     def remove_by_hand(self, provider_id: str) -> None: ...
     def hide_from_lists(self, seconds: float) -> None:
         """New machines stay out of lists for so long."""
-        ...
-
-    def lose_next_volume_answer(self) -> None: ...
-    def volumes_made(self) -> int:
-        """Volumes asked for as such; disks that come with machines do not count."""
         ...
 
 
@@ -164,12 +162,6 @@ class VultrWorld:
 
     def lose_next_create_answer(self) -> None:
         self.cloud.faults.add(lost_answer("POST", "/(instances|bare-metals|vpcs|blocks)"))
-
-    def lose_next_volume_answer(self) -> None:
-        self.cloud.faults.add(lost_answer("POST", "/blocks"))
-
-    def volumes_made(self) -> int:
-        return sum(each.kind == "block" for each in self.cloud.book_objects())
 
     def break_reads(self, body: str, status: int, *, html: bool = False) -> None:
         if status == 200:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.aws_world import AwsWorld, aws_over_http
 from tests.support.provider_contract import ProviderContract, kind
-from tests.support.provider_contract_more import StopContract, VolumeContract
+from tests.support.stop_contract import StopContract
+from tests.support.volume_contract import VolumeContract
 
 __all__ = ["kind"]
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from gpulease.domain.observation import Absent, Observation
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.resource import BillingRule, ResourceKind
-from gpulease.errors import ProviderRejected
+from gpulease.errors import InputInvalid
 from gpulease.ports import Capabilities, InstanceRequest, NetworkRequest, Once, Ref, VolumeRequest
 from gpulease.providers.aws import catalogue
 from gpulease.providers.aws.addresses import Addresses
@@ -126,8 +126,10 @@ class AwsProvider:
         return offer.region == region and bool(zone) and offer.zone == zone
 
     def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
-        """Of gp3. Raises InputInvalid(field="size_gb")."""
+        """Of gp3. Raises InputInvalid(field="size_gb" or "region")."""
         check_size(size_gb)
+        if not _REGION.fullmatch(region):
+            raise InputInvalid(f"AWS has no region {region!r}", field="region")
         return per_gb_month(region) * size_gb
 
     # --- machines ---
@@ -236,4 +238,4 @@ class AwsProvider:
 
     def _require_region(self, region: str) -> None:
         if not _REGION.fullmatch(region):
-            raise ProviderRejected(rejected(f"{region!r} is no region", region).facts)
+            raise rejected(f"{region!r} is no region", region)

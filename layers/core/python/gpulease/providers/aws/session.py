@@ -6,6 +6,7 @@ stand-in is used, no real credentials are looked for; credentials are in the ses
 
 import threading
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from gpulease.ports import Clock
@@ -71,23 +72,18 @@ class Sessions:
         return self._session
 
     def _own(self) -> Any:
-        # Imported on use: a step that calls no provider does not pay for it.
-        import boto3
-
         if self._endpoint or self._options.connect is not None:
-            return boto3.Session(aws_access_key_id=STAND_IN, aws_secret_access_key=STAND_IN)
-        return boto3.Session(profile_name=self._options.profile or None)
+            return _session(aws_access_key_id=STAND_IN, aws_secret_access_key=STAND_IN)
+        return _session(profile_name=self._options.profile or None)
 
     def _assumed(self, own: Any) -> Any:
-        import boto3
-
         region = self._options.regions[0] if self._options.regions else DEFAULT_REGION
         asked: dict[str, Any] = {"RoleArn": self._options.role_arn, "RoleSessionName": SESSION_NAME}
         if self._options.external_id:
             asked["ExternalId"] = self._options.external_id
         got = self._make(own, "sts", region, True).assume_role(**asked)["Credentials"]
         self._expires_at = got["Expiration"]
-        return boto3.Session(
+        return _session(
             aws_access_key_id=got["AccessKeyId"],
             aws_secret_access_key=got["SecretAccessKey"],
             aws_session_token=got["SessionToken"],
@@ -109,3 +105,21 @@ class Sessions:
         if self._options.connect is not None:
             self._options.connect(client)
         return client
+
+
+@cache
+def _loader() -> Any:
+    """EC2's model takes a third of a second to read: once per process, not once per session."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+def _session(**who: Any) -> Any:
+    # Imported on use: a step that calls no provider does not pay for it.
+    import boto3
+    import botocore.session
+
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _loader())
+    return boto3.Session(botocore_session=core, **who)
