@@ -122,7 +122,7 @@ class AwsWorld:
 
     def _breakable(self, given: AwsOptions) -> Any:
         def connected(client: Any) -> None:
-            client.meta.events.register("before-send", self._answer)
+            client.meta.events.register_first("before-send", self._answer)
             if given.connect is not None:
                 given.connect(client)
 
