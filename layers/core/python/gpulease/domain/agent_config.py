@@ -17,12 +17,22 @@ class AgentConfig(Model):
     ssh_port: int = 22
     start_script: str = ""
     """Its path; empty = there is none."""
+    start_when_told: bool = False
+    """The script waits for `AgentAnswer.start`: to join a network or get a volume, machines are rebooted."""
     cache: dict[str, Any] | None = None
     """As `domain/cache_for_agent.py` writes it."""
 
 
 def agent_config(
-    *, url: str, token: str, lease_id: str, gpus: int, script_bytes: int, ssh_port: int, cache: dict[str, Any] | None
+    *,
+    url: str,
+    token: str,
+    lease_id: str,
+    gpus: int,
+    script_bytes: int,
+    ssh_port: int,
+    cache: dict[str, Any] | None,
+    start_when_told: bool = False,
 ) -> AgentConfig:
     """The configuration of one machine's agent."""
     return AgentConfig(
@@ -33,4 +43,5 @@ def agent_config(
         ssh_port=ssh_port,
         start_script=START_SCRIPT_PATH if script_bytes else "",
         cache=cache,
+        start_when_told=start_when_told,
     )

@@ -21,6 +21,7 @@ HEARTBEAT_PATH = "/v1/agent/heartbeat"
 KEYS_PATH = "/v1/agent/cache-credentials"
 PROGRAM_PATH = "/v1/agent/program"
 MAX_REPORT_BYTES = 16 * 1024
+PREPARING_SECONDS = 10
 MAX_CARDS = 16
 YEAR_SECONDS = 366 * 86400
 
@@ -67,6 +68,8 @@ class AgentAnswer(Model):
     volume_attached: bool = False
     """The cache's volume is attached at the provider: it shows on the machine within two minutes, or something is
     wrong. Told only while the agent prepares."""
+    start: bool = False
+    """Nothing else is done to the machine: a start script may begin. Told only while the agent prepares."""
 
 
 class CacheKeys(Model):
@@ -108,9 +111,14 @@ def noted(agent: AgentRecord, report: AgentReport, now: datetime) -> AgentRecord
     )
 
 
-def answer_to(agent: AgentRecord, *, volume_attached: bool = False) -> AgentAnswer:
-    """The answer to a report that led to this row."""
-    return AgentAnswer(flush=agent.flush_wanted_at is not None, volume_attached=volume_attached)
+def answer_to(agent: AgentRecord, *, volume_attached: bool = False, start: bool = False) -> AgentAnswer:
+    """The answer to a report that led to this row. Who prepares is heard more often: somebody waits for it."""
+    return AgentAnswer(
+        interval_seconds=REPORT_EVERY_SECONDS if agent.first_report_at is not None else PREPARING_SECONDS,
+        flush=agent.flush_wanted_at is not None,
+        volume_attached=volume_attached,
+        start=start,
+    )
 
 
 # --- the token --------------------------------------------------------------------------------------------------------

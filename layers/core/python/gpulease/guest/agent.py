@@ -288,20 +288,24 @@ class Base:
         name = argv[0]
         replaced: list[str] = list(self.config.get("commands", {}).get(name, [name]))
         try:
-            done = subprocess.run(
+            child = subprocess.Popen(
                 replaced + list(argv[1:]),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=limit,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 **more,
             )
+            out, errors = child.communicate(timeout=limit)
         except FileNotFoundError:
             return 127, "%s is not installed" % name
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired:
+            # Not waited for: a process that hangs in the kernel does not even end by this.
+            child.kill()
+            raise Problem("%s did not end in %d s" % (name, limit)) from None
+        except OSError as error:
             raise Problem("%s: %s" % (name, type(error).__name__)) from None
-        text = done.stdout.decode("utf-8", "replace")
-        return done.returncode, text if not done.returncode else text + done.stderr.decode("utf-8", "replace")
+        text = out.decode("utf-8", "replace")
+        return child.returncode, text if not child.returncode else text + errors.decode("utf-8", "replace")
 
     def must(self, *argv: str, **more: Any) -> str:
         """The output of a command that has to succeed. Raises Problem."""
@@ -327,6 +331,8 @@ class Cache(Base):
         self.told_attached_at: float | None = None
         self.mounted: list[str] = []
         self.in_use = False
+        self.seen_before = False
+        """Whether the volume was here on an earlier boot: then nobody has to attach it first."""
 
     # --- in ---
 
@@ -353,7 +359,7 @@ class Cache(Base):
     def _device(self) -> str:
         """The volume's device. It may be attached long after the boot: the time counts from when we hear of that."""
         wait, begun = self.seconds("volume_wait_seconds", 120), time.monotonic()
-        longest = self.seconds("volume_attach_seconds", 900)
+        longest = wait if self.seen_before else self.seconds("volume_attach_seconds", 900)
         while True:
             device = self.machine.find_device(self.serials)
             if device is not None:
@@ -575,6 +581,7 @@ class Agent(Cache):
         self._gpu_looked_at = self._touched = 0.0
         self._gpu_pause_until = 0.0
         self._told_quiet = True
+        self._told_to_start = threading.Event()
 
     # --- signals ---
 
@@ -700,6 +707,8 @@ class Agent(Cache):
             self.interval = max(self.seconds("least_seconds", 5), min(float(wanted), 3600.0))
         if answer.get("volume_attached") and self.told_attached_at is None:
             self.told_attached_at = time.monotonic()
+        if answer.get("start"):
+            self._told_to_start.set()
         flush = answer.get("flush") is True
         if flush and not self.flush_wanted:
             self.jobs.put(self.flush)
@@ -760,16 +769,27 @@ class Agent(Cache):
             self.problem("GPUs", "%d of %d are there; nothing is started" % (counted, expected))
         else:
             self.fill()
+            self._await_word()
             self._start_script()
             self._settle(self.seconds("script_grace_seconds", 5))
         self.ready = True
         self.wake.set()
 
+    def _await_word(self) -> None:
+        """Where the machine may still be rebooted to join its network, a script begins only after that."""
+        end = time.monotonic() + self.seconds("word_seconds", 900)
+        while self.config.get("start_when_told") and not self.state.get("script") and time.monotonic() < end:
+            if self._told_to_start.wait(0.5) or self.stopping.is_set():
+                return
+
     def fill(self) -> None:
         """The cache, if there is one; what does not work is told and holds nothing up."""
         self.flushed = False
         if self.spec:
+            self.seen_before = bool(self.state.get("cache"))
             self._guarded("cache", self.bring)
+            if self.in_use and not self.seen_before:
+                self._keep(cache=True)
             if "cache" in self.problems and self.spec.get("docker"):
                 self._guarded("docker", self.start_docker)
         self.wake.set()
@@ -882,21 +902,22 @@ class Agent(Cache):
         worker.start()
         every, least = self.seconds("look_every_seconds", 10), self.seconds("least_seconds", 5)
         next_look = next_report = sent_at = time.monotonic()
+        news = False
         while not self.stopping.is_set():
             now = time.monotonic()
             if now >= next_look:
                 self.look(now)
                 self.watch_script()
                 next_look = now + every
-            changed = self.wake.is_set() or (self._told_quiet and any(at >= now for at in self.seen.values()))
-            if changed and not self.failures:
+            news = news or self.wake.is_set() or (self._told_quiet and any(at >= now for at in self.seen.values()))
+            self.wake.clear()
+            if news and not self.failures:
                 next_report = min(next_report, sent_at + least)
             if now >= next_report:
-                self.wake.clear()
+                news = False
                 sent_at = time.monotonic()
                 next_report = sent_at + max(self.send(), least)
-            pause = min(next_look, next_report) - time.monotonic()
-            self.stopping.wait(max(0.05, min(pause, 1.0 if not self.ready else every)))
+            self.wake.wait(max(0.05, min(next_look, next_report) - time.monotonic()))
         if self.spec and self._is_shutdown():
             self.put_away(self.seconds("flush_seconds", 80))
 
@@ -935,8 +956,13 @@ def main(argv: list[str]) -> int:
         return 0
     with open(argv[1] if len(argv) > 1 else CONFIG, encoding="utf-8") as file:
         agent = Agent(json.load(file))
+
+    def stop(*_: object) -> None:
+        agent.stopping.set()
+        agent.wake.set()
+
     for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda *_: agent.stopping.set())
+        signal.signal(sign, stop)
     agent.loop()
     return 0
 

@@ -14,6 +14,7 @@ from gpulease.domain.agent_protocol import new_token, token_digest
 from gpulease.domain.cache_for_agent import cache_for_agent
 from gpulease.domain.lease import Attempt
 from gpulease.domain.record import LeaseRecord
+from gpulease.domain.spec import PrivateNetwork
 from gpulease.errors import LeaseConflict
 from gpulease.ports import Deps, Provider
 from gpulease.steps.cache import cache_of
@@ -34,6 +35,7 @@ def config_for(record: LeaseRecord, attempt: Attempt, deps: Deps) -> AgentConfig
         script_bytes=lease.start_script_bytes,
         ssh_port=deps.policy.ssh_port,
         cache=_cache(record, deps),
+        start_when_told=lease.spec.private_network is not PrivateNetwork.NONE,
     )
 
 

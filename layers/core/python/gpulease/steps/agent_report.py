@@ -106,27 +106,33 @@ def _heartbeat(event: Mapping[str, Any], agent: AgentRecord, deps: Deps) -> Answ
                 raise _Refused(401, "not_authenticated", "the token opens nothing") from None
             agent = known
             continue
-        attached = _follow(before, agent, deps)
-        return _answer(200, answer_to(agent, volume_attached=attached).model_dump_json())
+        attempt = _follow(before, agent, deps)
+        volume = attempt.volume if attempt is not None else None
+        answer = answer_to(
+            agent,
+            volume_attached=volume is not None and volume.attached_at is not None,
+            start=attempt is not None and is_shown_ready(attempt),
+        )
+        return _answer(200, answer.model_dump_json())
     raise LeaseConflict(f"the agent's row of {agent.lease_id}: {TRIES} writes in a row lost against others")
 
 
-def _follow(before: AgentRecord, agent: AgentRecord, deps: Deps) -> bool:
-    """What a report means for its lease while the machine becomes ready. Whether its cache's volume is attached."""
+def _follow(before: AgentRecord, agent: AgentRecord, deps: Deps) -> Attempt | None:
+    """What a report means for its lease while the machine becomes ready. The attempt, as long as that is so."""
     if agent.first_report_at is not None and before.first_report_at is not None:
-        return False
+        return None
     try:
         record = deps.ledger.load(agent.lease_id)
         attempt = record.lease.attempt
         if attempt is None or attempt.number != agent.attempt or record.lease.state not in IN_PROVISION:
-            return False
+            return None
         if agent.first_report_at is not None and attempt.reason is None:
             _push(record, attempt, agent, deps)
     except (LeaseNotFound, LeaseSuperseded, LeaseConflict, LedgerUnavailable) as error:
         # The report is stored, and the lease's own workflow reads it at its next turn.
         deps.log.info("report_not_followed", lease_id=agent.lease_id, error=type(error).__name__)
-        return False
-    return attempt.volume is not None and attempt.volume.attached_at is not None
+        return None
+    return attempt
 
 
 def _push(record: LeaseRecord, attempt: Attempt, agent: AgentRecord, deps: Deps) -> None:
