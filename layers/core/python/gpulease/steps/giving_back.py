@@ -135,7 +135,7 @@ def _learn(resource: Resource, progress: ReleaseProgress, provider: Provider, de
             seen = _still_listed(resource, progress, provider, deps) or provider.observe(ref_of(resource))
             if isinstance(seen, Absent):
                 learned = _confirm_absence(resource, provider, deps)
-                if not (learned.absent and _may_be_hidden(resource, provider, now)):
+                if seen.ended or not (learned.absent and _may_be_hidden(resource, provider, now)):
                     return learned
                 learned = Learned(hidden=True)
             else:

@@ -17,7 +17,7 @@ from gpulease.domain.release import ABSENCES_NEEDED, may_close_intent
 from gpulease.domain.resource import CREATED, Resource, ResourceKind, ResourceState, resource_id
 from gpulease.domain.transitions import event
 from gpulease.errors import ProviderAuthFailed, ProviderError, ProviderThrottled
-from gpulease.ports import Deps, Provider
+from gpulease.ports import Deps
 from gpulease.steps import alarms
 from gpulease.steps.base import fail_attempt, ref_of, waiting_for
 from gpulease.steps.facts import adopt
@@ -97,12 +97,18 @@ def without(
 ) -> Seen | None:
     """What to do about a machine that is missing or broken at the provider; None = it is neither."""
     if isinstance(seen, Absent):
-        return _absent(record, attempt, machine, deps.providers.get(machine.account), deps)
+        return _absent(record, attempt, machine, seen, deps)
     if seen.condition is Condition.FAILED:
         why = f"the provider shows it as {seen.words}"
-        deps.ledger.commit(fail_attempt(record, deps.clock.now(), Reason.BOOT_FAILED, why))
+        reason = reason_told(seen.reason, Reason.BOOT_FAILED)
+        deps.ledger.commit(fail_attempt(record, deps.clock.now(), reason, why))
         return Seen("failed")
     return None
+
+
+def reason_told(told: str, otherwise: Reason) -> Reason:
+    """What the provider told as the reason, if it told one that we know."""
+    return Reason(told) if told in set(Reason) else otherwise
 
 
 def _search(machine: Resource, deps: Deps) -> Absent | None:
@@ -157,8 +163,8 @@ def _note(record: LeaseRecord, machine: Resource, seen: Observation, deps: Deps)
     )
 
 
-def _absent(record: LeaseRecord, attempt: Attempt, machine: Resource, provider: Provider, deps: Deps) -> Seen:
-    now = deps.clock.now()
+def _absent(record: LeaseRecord, attempt: Attempt, machine: Resource, seen: Absent, deps: Deps) -> Seen:
+    provider, now = deps.providers.get(machine.account), deps.clock.now()
     if not machine.provider_id:
         window = provider.visibility_window_seconds
         timeout = provider.capabilities.create_timeout_seconds
@@ -170,6 +176,10 @@ def _absent(record: LeaseRecord, attempt: Attempt, machine: Resource, provider: 
         detail = "the answer to the create call was lost, and no machine with its marker appeared"
         deps.ledger.commit(fail_attempt(record, now, Reason.NEVER_APPEARED, detail, closed))
         return Seen("failed")
+    reason = reason_told(seen.reason, Reason.INTERRUPTED if attempt.offer.spot else Reason.LOST)
+    if seen.ended:
+        deps.ledger.commit(fail_attempt(record, now, reason, f"the provider shows that it ended: {seen.how}"))
+        return Seen("failed")
     visible_by = (machine.held_at or machine.intended_at) + timedelta(seconds=provider.visibility_window_seconds)
     if now < visible_by:
         # Fresh things may be missing from reads for a while (case C04).
@@ -179,7 +189,6 @@ def _absent(record: LeaseRecord, attempt: Attempt, machine: Resource, provider: 
         deps.ledger.commit(Change(lease_id=record.lease.id, resources=(counted,), epoch=record.lease.epoch))
         return Seen("waiting")
     once_seen = machine.status != CREATED
-    reason = Reason.INTERRUPTED if attempt.offer.spot else Reason.LOST
     detail = "the machine is gone at the provider" if once_seen else "the machine never became visible"
     deps.ledger.commit(fail_attempt(record, now, reason, detail))
     return Seen("failed")

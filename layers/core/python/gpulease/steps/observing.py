@@ -184,6 +184,8 @@ def _encoded(members: list[Observation]) -> str:
                 seen.plan,
                 seen.address,
                 seen.created_at.isoformat() if seen.created_at else None,
+                seen.zone,
+                seen.reason,
             ]
             for seen in members
         ],
@@ -205,6 +207,8 @@ def _observation(
     plan: str,
     address: str,
     at: Any,
+    zone: str = "",
+    reason: str = "",
 ) -> Observation:
     return Observation(
         kind=ResourceKind.INSTANCE,
@@ -217,4 +221,6 @@ def _observation(
         plan=plan,
         address=address,
         created_at=datetime.fromisoformat(at) if at else None,
+        zone=zone,
+        reason=reason,
     )

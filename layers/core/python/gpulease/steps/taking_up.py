@@ -94,6 +94,7 @@ def _add_row(deps: Deps, provider: Provider, record: LeaseRecord, seen: Observat
         account=provider.account,
         account_identity=opened,
         region=seen.region,
+        zone=seen.zone,
         marker=seen.marker,
         state=ResourceState.RELEASED,
         plan=seen.plan,

@@ -90,8 +90,8 @@ def _parameters(request: InstanceRequest, image: Image, subnet: str, groups: lis
         "ImageId": image.id,
         "InstanceType": offer.plan,
         "UserData": request.user_data,
-        # What shuts itself down is gone, disk and bill together.
-        "InstanceInitiatedShutdownBehavior": "terminate",
+        # Whoever shuts it down from inside pauses it; what cannot be started again ends.
+        "InstanceInitiatedShutdownBehavior": "terminate" if offer.spot else "stop",
         "MetadataOptions": {"HttpTokens": "required", "HttpEndpoint": "enabled"},
         "BlockDeviceMappings": [
             {
