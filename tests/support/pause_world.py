@@ -1,0 +1,209 @@
+"""The world in which pauses are played: the whole stack in virtual time on a simulated AWS account and a simulated
+Vultr one, and a check of each claim `paused` at the moment it is written.
+
+Invariant: a lease is never written as paused, nor a machine as stopped, while the provider's book bills its compute.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from gpulease.domain.event import Event
+from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.ports import Change, Ledger
+from gpulease_local.simulate.virtual import VirtualStack
+from gpulease_sim.aws import Settings
+from gpulease_sim.aws.book import BookObject
+from gpulease_sim.aws.faults import Fault
+from gpulease_sim.aws.settings import changed
+
+from tests.support.ec2_world import steady as steady_aws
+from tests.support.vultr_world import steady as steady_vultr
+from tests.support.watched_ledger import WatchedLedger
+
+ONE_AWS: Mapping[str, Any] = {"providers": ["aws"], "regions": ["us-east-1"], "plans": ["g6.xlarge"]}
+"""A request that the zones of one region fit."""
+ONE_VULTR: Mapping[str, Any] = {
+    "providers": ["vultr"],
+    "regions": ["ewr"],
+    "plans": ["vcg-l40s-16c-180g-48vram"],
+    "plan_kinds": ["vm"],
+}
+R_SECONDS = 300.0
+
+
+class PauseWorld:
+    """One case. `close()` after use."""
+
+    def __init__(self, aws: Settings | None = None, **vultr: Any) -> None:
+        self.wrong_claims: list[str] = []
+        self.states: list[tuple[float, str, LeaseState]] = []
+        """(T+, lease id, state) at each write of a lease's row."""
+        self.shown: list[tuple[float, str, LeaseState, str]] = []
+        """(T+, lease id, state, address) at each write that says an address."""
+        self.stack = VirtualStack(
+            providers=("aws", "vultr"),
+            aws_settings=aws or steady_aws(),
+            settings=steady_vultr(**{"requests_per_second": 30, **vultr}),
+            wrap_ledger=self._watched,
+        ).load()
+        self.aws = self.stack.aws
+        self.t0 = self.stack.clock.time()
+
+    def close(self) -> None:
+        """Let other worlds use this process."""
+        self.stack.close()
+
+    # --- script ---
+
+    def up(self, name: str = "box", **request: Any) -> str:
+        """Ask for a lease and wait until it runs; its id."""
+        lease_id = self.stack.up(name=name, **(request or ONE_AWS))
+        self.until(lease_id, LeaseState.RUNNING, within=1800)
+        return lease_id
+
+    def pause(self, lease_id: str) -> dict[str, Any]:
+        return self.stack.api("POST", f"/v1/leases/{lease_id}/pause")
+
+    def resume(self, lease_id: str, **query: str) -> dict[str, Any]:
+        return self.stack.api("POST", f"/v1/leases/{lease_id}/resume", query=query)
+
+    def paused(self, lease_id: str) -> float:
+        """Pause it and wait; T+ of `paused`."""
+        self.pause(lease_id)
+        return self.until(lease_id, LeaseState.PAUSED, within=1200)
+
+    def fault(self, **where: Any) -> None:
+        """Misbehaviour of the AWS API from now on."""
+        self.aws.faults.add(Fault(**where))
+
+    def no_faults(self) -> None:
+        self.aws.faults.clear()
+
+    def behave(self, **change: Any) -> None:
+        """How machines behave that are launched from now on."""
+        self.aws.settings = replace(self.aws.settings, instance=changed(self.aws.settings.instance, change))
+
+    def at(self, seconds: float) -> None:
+        self.stack.engine.run_until(self.t0 + seconds)
+
+    def run_for(self, seconds: float) -> None:
+        self.stack.run_for(seconds)
+
+    def until(self, lease_id: str, state: LeaseState, *, within: float) -> float:
+        """Let time pass until the lease is in that state; T+ of the last write that says so."""
+        self.wait(lambda: self.lease(lease_id).state is state, within, f"{lease_id} is not {state}")
+        return next(at for at, whose, what in reversed(self.states) if (whose, what) == (lease_id, state))
+
+    def wait(self, done: Callable[[], bool], within: float, what: str) -> float:
+        """Let time pass; T+ of then. Fails after `within`."""
+        reached = self.stack.run_until(done, limit_seconds=within, step_seconds=2.0)
+        assert reached, f"{what} within {within} s\n{self.story()}"
+        return self.now
+
+    # --- what is so ---
+
+    @property
+    def now(self) -> float:
+        """T+ of now."""
+        return self.stack.clock.time() - self.t0
+
+    def lease(self, lease_id: str) -> Lease:
+        return self.stack.lease(lease_id)
+
+    def record(self, lease_id: str) -> LeaseRecord:
+        return self.stack.record(lease_id)
+
+    def view(self, lease_id: str) -> dict[str, Any]:
+        """As the API shows it."""
+        return self.stack.api("GET", f"/v1/leases/{lease_id}")
+
+    def machine(self, lease_id: str) -> Resource:
+        """Its newest machine."""
+        return self.record(lease_id).of_kind(ResourceKind.INSTANCE)[-1]
+
+    def booked(self, lease_id: str) -> BookObject:
+        """Its newest machine by the provider's book."""
+        return self.aws.book.get(self.machine(lease_id).provider_id)
+
+    def machines_booked(self) -> list[BookObject]:
+        """All machines that were ever made at AWS."""
+        return [each for each in self.aws.book.objects() if each.kind == "instance"]
+
+    def calls(self, action: str, since: float = -1.0) -> list[float]:
+        """T+ of each such call to AWS."""
+        return [c.at - self.t0 for c in self.aws.calls if c.action == action and c.at - self.t0 >= since]
+
+    def events(self, lease_id: str, kind: str = "") -> list[Event]:
+        return [each for each in self.stack.events(lease_id) if not kind or each.kind == kind]
+
+    def states_of(self, lease_id: str) -> list[LeaseState]:
+        """The states it was shown in, in order, repeats left out."""
+        seen: list[LeaseState] = []
+        for _, whose, state in self.states:
+            if whose == lease_id and (not seen or seen[-1] is not state):
+                seen.append(state)
+        return seen
+
+    def story(self) -> str:
+        """What happened, for people."""
+        return "\n".join(
+            f"T+{each.at.timestamp() - self.t0:8.1f} {lease.id} {each.kind}: {each.text}"
+            for lease in self.stack.leases()
+            for each in self.stack.events(lease.id)
+        )
+
+    def assert_right(self, *, may_log: tuple[str, ...] = ()) -> None:
+        """What holds at the end of every case: no wrong claim, the ledger's open machines are those that exist, nothing
+        failed."""
+        problems = list(self.wrong_claims)
+        listed = {
+            r.provider_id
+            for lease in self.stack.leases()
+            for r in self.record(lease.id).resources
+            if r.state is not ResourceState.RELEASED and r.kind is ResourceKind.INSTANCE
+        }
+        exist = {each.id for each in self.machines_booked() if each.destroyed is None}
+        exist |= {e.id for e in self.stack.cloud.book.billed() if e.kind in ("instance", "bare_metal")}
+        problems += [f"billed and not listed: {each}" for each in sorted(exist - listed)]
+        problems += [f"listed and not there: {each}" for each in sorted(listed - exist)]
+        problems += [
+            f"execution {e.name} {e.status}: {e.error} {e.cause}"
+            for e in self.stack.engine.executions()
+            if e.status in ("FAILED", "TIMED_OUT")
+        ]
+        problems += [f"logged: {name} {facts}" for name, facts in self.stack.log.errors if name not in may_log]
+        assert not problems, "\n".join((*problems, self.story()))
+
+    # --- parts ---
+
+    def _watched(self, inner: Ledger) -> Ledger:
+        return WatchedLedger(inner, self._committed)
+
+    def _committed(self, change: Change) -> None:
+        now = self.stack.clock.time()
+        if change.lease is not None:
+            self.states.append((now - self.t0, change.lease_id, change.lease.state))
+            if change.lease.state is LeaseState.PAUSED:
+                self._must_cost_nothing(change.lease_id, now)
+            if change.lease.state in (LeaseState.PAUSING, LeaseState.PAUSED):
+                self._must_have_no_address(change.lease_id)
+
+    def _must_cost_nothing(self, lease_id: str, now: float) -> None:
+        """Compute of a paused lease, by the books of both providers. What is on its way out is shown as billed."""
+        leaving = {r.provider_id for r in self.record(lease_id).resources if r.state is ResourceState.RELEASING}
+        for each in self.machines_booked():
+            ours = any(f":{lease_id}." in marker for marker in each.markers)
+            if ours and each.hourly_usd > Decimal(0) and each.id not in leaving:
+                self.wrong_claims.append(f"T+{now - self.t0:.1f}: {lease_id} says paused, {each.id} is billed")
+        for entry in self.stack.cloud.book.billed(now):
+            if any(f":{lease_id}." in marker for marker in entry.markers) and entry.id not in leaving:
+                self.wrong_claims.append(f"T+{now - self.t0:.1f}: {lease_id} says paused, {entry.id} is billed")
+
+    def _must_have_no_address(self, lease_id: str) -> None:
+        for machine in self.record(lease_id).of_kind(ResourceKind.INSTANCE):
+            if machine.state is ResourceState.HELD and machine.address:
+                self.wrong_claims.append(f"{lease_id} shows the address {machine.address} of a machine that stops")
