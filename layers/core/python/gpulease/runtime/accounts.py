@@ -22,6 +22,23 @@ def _over_the_network() -> Transport:
     return RequestsTransport(monotonic=monotonic)
 
 
+def _options(settings: Settings, provider: str, account: str) -> object | None:
+    """What the account's adapter needs besides."""
+    if provider != "aws":
+        return None
+    from gpulease.providers.aws.options import AwsOptions, parse_roles, parse_subnets
+
+    role_arn, external_id = parse_roles(settings.aws_roles).get(account, ("", ""))
+    return AwsOptions(
+        regions=tuple(region.strip() for region in settings.aws_regions.split(",") if region.strip()),
+        subnets=parse_subnets(settings.aws_subnets),
+        security_group=settings.aws_security_group,
+        image=settings.aws_image,
+        role_arn=role_arn,
+        external_id=external_id,
+    )
+
+
 class ConfiguredProviders:
     def __init__(
         self,
@@ -60,6 +77,7 @@ class ConfiguredProviders:
                 sleep=sleep,
                 base_url=self._settings.base_urls().get(name, ""),
                 shared=self._shared,
+                options=_options(self._settings, name, account),
             )
             self._built[account] = GuardedProvider(adapter, shared=self._shared, clock=self._clock, log=self._log)
         return self._built[account]

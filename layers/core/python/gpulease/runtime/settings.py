@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from gpulease.errors import InputInvalid
 
@@ -29,6 +29,18 @@ class Settings(BaseModel):
     """Provider keys are the secrets `<prefix>/<account>`."""
     vultr_url: str = ""
     """Another address of the Vultr API, for a simulator."""
+    aws_regions: str = ""
+    """Comma separated; where AWS accounts rent machines."""
+    aws_subnets: str = ""
+    """Comma separated `ZONE=subnet-…`; empty = the default subnets."""
+    aws_security_group: str = ""
+    """Of all machines; empty = one that lets SSH in, made when it is first needed."""
+    aws_image: str = ""
+    """`ami-…` or `ssm:/path`; empty = AWS' Deep Learning base image."""
+    aws_roles: str = ""
+    """Comma separated `ACCOUNT=role ARN`, with `|EXTERNAL-ID` where one is needed; other AWS accounts are ourselves."""
+    aws_url: str = ""
+    """Another address of the AWS APIs, for a simulator."""
     admins: str = ""
     """Comma separated caller identities that see every lease."""
     ssh_port: int = Field(default=22, ge=1, le=65535)
@@ -40,6 +52,16 @@ class Settings(BaseModel):
     failed_executions_queue_url: str = ""
     """Of `check_leases` alone."""
 
+    @field_validator("aws_subnets", "aws_roles")
+    @classmethod
+    def _readable(cls, text: str, info: ValidationInfo) -> str:
+        if text:
+            # Imported on use: most functions are not told of AWS, and those that are have it read once.
+            from gpulease.providers.aws.options import parse_roles, parse_subnets
+
+            (parse_subnets if info.field_name == "aws_subnets" else parse_roles)(text)
+        return text
+
     def account_providers(self) -> dict[str, str]:
         """Account name → provider name, in order of preference."""
         pairs = (entry.strip().partition("=") for entry in self.accounts.split(",") if entry.strip())
@@ -47,7 +69,8 @@ class Settings(BaseModel):
 
     def base_urls(self) -> dict[str, str]:
         """Provider name → API address, where it is not the adapter's own."""
-        return {"vultr": self.vultr_url} if self.vultr_url else {}
+        urls = {"vultr": self.vultr_url, "aws": self.aws_url}
+        return {name: url for name, url in urls.items() if url}
 
     def machine_arns(self) -> dict[str, str]:
         return {
