@@ -1,4 +1,4 @@
-"""What goes wrong for everybody at once under `--faults all`: clocks, schedules, regions, wording, strangers, hands.
+"""What goes wrong for everybody at once under `--faults all`: clocks, schedules, messages, regions, wording, hands.
 
 All of it is drawn from the seed before the run, as moments on the run's own time; the storm numbers each when it comes,
 so that a shortened run leaves the later ones out.
@@ -15,9 +15,11 @@ from gpulease.ports import Clock
 from gpulease_sim.vultr import Fault, VultrCloud, outage
 
 from gpulease_local.asl import Engine
+from gpulease_local.asl.execution import Execution
 from gpulease_local.simulate.invariants import Watch
 from gpulease_local.simulate.virtual import Fire
 
+Tell = Callable[[Execution], None]
 HOUR = 3600.0
 _OS = 1743
 _HERE = ("ord", "vcg-a16-2c-8g-2vram")
@@ -167,6 +169,22 @@ class Climate:
                 self.engine.call_at(late, fire)
 
         return fired
+
+    # --- messages ---
+
+    def wrap_messages(self, tell: Tell) -> Tell:
+        """For `Engine.on_failed`: messages about failed executions are lost, or come twice, or late."""
+        draw = random.Random(f"messages-{self.seed}")  # noqa: S311 - sameness is wanted here
+
+        def told(execution: Execution) -> None:
+            luck, late = draw.random(), draw.choice((1.0, 70.0, 400.0))
+            if luck < 0.2 and self.happens(execution.name, "message_lost", execution.name):
+                return
+            tell(execution)
+            if luck > 0.7 and self.happens(execution.name, "message_again", f"{execution.name} after {late:.0f} s"):
+                self.engine.call_at(self.now() + late, lambda: tell(execution))
+
+        return told
 
     # --- strangers and hands ---
 

@@ -165,6 +165,8 @@ class Simulation:
         last = max((w.at + w.hold_seconds for w in self._wishes), default=0.0)
         if self.attacked:
             self.climate.plan(start, last)
+            if stack.engine.on_failed is not None:
+                stack.engine.on_failed = self.climate.wrap_messages(stack.engine.on_failed)
         for wish in self._wishes:
             stack.engine.call_at(start + wish.at, self._asking(wish))
         stack.engine.run_until(start + last)
