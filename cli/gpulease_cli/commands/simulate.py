@@ -3,7 +3,7 @@
 import click
 
 from gpulease_cli.errors import CliError
-from gpulease_cli.options import CountType, json_option
+from gpulease_cli.options import AmountType, CountType, json_option
 
 
 @click.command("simulate")
@@ -17,9 +17,27 @@ from gpulease_cli.options import CountType, json_option
 @click.option(
     "--replay", metavar="CASE", help="Tell the story of one run: a seed, seed=4,only=37,limit=5, or a report."
 )
+@click.option(
+    "--scenario",
+    type=click.Choice(["lives", "idle-week"]),
+    default="lives",
+    show_default=True,
+    help="idle-week: machines used as people use them; is idleness handled right?",
+)
+@click.option("--machines", type=CountType(1, 10_000), default=200, show_default=True, help="Of idle-week.")
+@click.option("--days", type=AmountType("days", most=366), default=7.0, show_default=True, help="Of idle-week.")
 @json_option
 def command(
-    leases: int, seed: int, faults: str, crash_points: bool, pairs: int | None, replay: str | None, as_json: bool
+    leases: int,
+    seed: int,
+    faults: str,
+    crash_points: bool,
+    pairs: int | None,
+    replay: str | None,
+    scenario: str,
+    machines: int,
+    days: float,
+    as_json: bool,
 ) -> int:
     """Run many whole lifecycles in virtual time against a simulated cloud, with faults, and compare the books.
 
@@ -27,10 +45,15 @@ def command(
     gpulease simulate --leases 1000 --seed 11
     gpulease simulate --leases 2000 --seed 11 --faults all --json
     gpulease simulate --crash-points --pairs 500
+    gpulease simulate --scenario idle-week --machines 200 --seed 3 --json
     gpulease simulate --replay seed=4,leases=60,faults=all,only=37,limit=5
     """
     from gpulease_local import simulate
 
+    if scenario == "idle-week":
+        if crash_points or pairs is not None or replay is not None:
+            raise CliError("contradicts --crash-points, --pairs and --replay", field="--scenario")
+        return int(simulate.idle(machines=machines, seed=seed, days=days, json_output=as_json) or 0)
     if replay is not None and (crash_points or pairs is not None):
         raise CliError("contradicts --crash-points and --pairs", field="--replay")
     if crash_points or pairs is not None:

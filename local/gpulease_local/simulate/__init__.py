@@ -35,6 +35,15 @@ def main(*, leases: int, seed: int, faults: str, json_output: bool) -> int:
     return EXIT_BROKEN
 
 
+def idle(*, machines: int, seed: int, days: float, json_output: bool) -> int:
+    """Use machines for virtual days; 1 when idleness was not handled as promised."""
+    from gpulease_local.simulate.idle_week import describe, idle_week
+
+    report = idle_week(machines=machines, seed=seed, days=days)
+    sys.stdout.write(report.as_json() + "\n" if json_output else "\n".join(describe(report)) + "\n")
+    return 0 if report.ok else EXIT_BROKEN
+
+
 def replay(text: str, *, leases: int, faults: str) -> int:
     """Run a case again and tell its story; 1 when it fails. Raises ValueError for a text that is no case."""
     if text.startswith("workflow="):

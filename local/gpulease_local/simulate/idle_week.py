@@ -86,6 +86,11 @@ class IdleReport:
         return json.dumps(asdict(self), indent=2)
 
 
+def describe(report: IdleReport) -> list[str]:
+    """The report for people."""
+    return [f"{name:27} {value}" for name, value in asdict(report).items() if value not in ([], {})]
+
+
 class _Listening:
     """`ports.Ledger` that tells of each lease's new state after it was written."""
 
