@@ -82,3 +82,31 @@ class CacheLife:
             if refused.status != 404:
                 raise
         self.removed = True
+
+
+class SharedCaches:
+    """The caches that wishes name: made when first needed, looked at when all leases have ended, then removed."""
+
+    def __init__(self, stack: Callable[[], VirtualStack]) -> None:
+        self._stack = stack
+        self.made: dict[tuple[str, str], Mapping[str, Any]] = {}
+        """(owner, name) to its request."""
+
+    def is_ready(self, owner: str, request: Mapping[str, Any]) -> bool:
+        """Whether a lease may name it; asks for it until it is there. Raises ApiRefused."""
+        answer = self._stack().api("POST", "/v1/caches", request, owner=owner)
+        self.made[(owner, str(request["name"]))] = request
+        return answer["state"] in ("available", "in_use")
+
+    def remove_all(self) -> bool:
+        """Remove what is left. False: some calls failed, come again. Raises ApiRefused where one is in use."""
+        done = True
+        for owner, name in sorted(self.made):
+            try:
+                self._stack().api("DELETE", f"/v1/caches/{name}", owner=owner)
+            except ApiRefused as refused:
+                if refused.status >= 500:
+                    done = False
+                elif refused.status != 404:
+                    raise
+        return done

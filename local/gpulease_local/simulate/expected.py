@@ -83,6 +83,13 @@ def _has_evidence(
             return gone or "ignored" in happened
         case Reason.NOT_READY_IN_TIME:
             return story.disturbed or _was_late(record, story) or _was_delayed(record, story)
+        case Reason.NO_CAPACITY if lease_uses_one_place(record):
+            # Few offers are left there, and live stock may have ruled all of them out.
+            return story.refusals > 0 or any(not a.asked for a in record.lease.attempts) or not record.lease.attempts
+        case Reason.CACHE_BUSY:
+            return lease_uses_one_place(record)
+        case Reason.CACHE_FAILED:
+            return lease_uses_one_place(record) and (story.refusals > 0 or bool(happened) or story.disturbed)
         case Reason.NO_CAPACITY | Reason.QUOTA_EXCEEDED | Reason.REJECTED:
             return story.refusals > 0 or "refused" in happened
         case Reason.NETWORK_UNSUPPORTED:
@@ -97,6 +104,11 @@ def _has_evidence(
             return story.suspended
         case _:
             return False
+
+
+def lease_uses_one_place(record: LeaseRecord) -> bool:
+    """Whether its cache ties it to one place."""
+    return bool(record.lease.cache_id)
 
 
 def _was_late(record: LeaseRecord, story: Story) -> bool:

@@ -41,6 +41,9 @@ class Report:
     """Things with our marker and without a lease that were put there, found by the sweep, and given back."""
     reasons: dict[str, int] = field(default_factory=dict)
     machines_created: int = 0
+    caches: int = 0
+    """Made by users, used by leases one after the other, alive when all leases had ended, then removed."""
+    leases_with_cache: int = 0
     provider_calls: int = 0
     transitions: int = 0
     alarms: int = 0

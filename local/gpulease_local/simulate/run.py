@@ -13,11 +13,12 @@ from gpulease.runtime.world import monotonic
 from gpulease_sim.vultr import Fault
 
 from gpulease_local.asl import TransitionEvent
+from gpulease_local.simulate.caches import SharedCaches, block_user, not_surviving, others_ended
 from gpulease_local.simulate.climate import Climate, SteppedClock
 from gpulease_local.simulate.effects import API_FUNCTION, Do, Effects, Killed
 from gpulease_local.simulate.expected import Story
 from gpulease_local.simulate.faults import faults_of, settings_of
-from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Watch
+from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Violation, Watch
 from gpulease_local.simulate.report import Report
 from gpulease_local.simulate.scenario import Wish, wishes
 from gpulease_local.simulate.storm import Storm
@@ -87,6 +88,8 @@ class Simulation:
         self.watch.on_running = self._runs
         self.watch.on_leaving = self._leaving
         self.watch.members = self._members
+        self.watch.block_user = lambda block_id: block_user(self.stack, block_id)
+        self._caches = SharedCaches(lambda: self.stack)
         self.watch.unclean = lambda lease: self.climate.just_stepped_forward()
         self._log = hashlib.sha256()
         self._transitions = 0
@@ -175,6 +178,7 @@ class Simulation:
             # What was put there at the end has a right to its two sweeps.
             stack.run_for(2 * UNOWNED_LIMIT_SECONDS)
             stack.run_until(self._all_ended, limit_seconds=PATIENCE_SECONDS, step_seconds=60.0)
+        self._end_caches()
         self.watch.finish()
         return self._report(start, monotonic() - began)
 
@@ -189,12 +193,15 @@ class Simulation:
         self.stories.setdefault(name, Story(asked_at=self.stack.clock.time()))
         try:
             with self.effects.inside(API_FUNCTION, name):
+                if wish.cache is not None and not self._caches.is_ready(wish.owner, wish.cache):
+                    self._again(self._asking(wish))
+                    return
                 lease_id = self.stack.up(wish.owner, idempotency_key=f"key-{name}", **wish.request)
         except ApiRefused as refused:
             if refused.status >= 500:
                 self._again(self._asking(wish))
             else:
-                # No offer fits (a price limit, a count): nothing was created, and the user was told why.
+                # Its cache is in use, or no offer fits (a price limit, a count): nothing was created, and it was told.
                 self._refused += 1
             return
         except Killed:
@@ -220,6 +227,29 @@ class Simulation:
         except Killed:
             self.effects.kills_heard += 1
             self._again(lambda: self._give_back(lease_id))
+
+    def _end_caches(self) -> None:
+        """They have survived all leases; then their owners remove them."""
+        for what in not_surviving(self.stack):
+            self.watch.violations.append(Violation("cache_lost", what.partition(":")[0], self.stack.clock.time(), what))
+        self._remove_caches()
+        self.stack.run_until(self._all_gone, limit_seconds=PATIENCE_SECONDS, step_seconds=60.0)
+
+    def _remove_caches(self) -> None:
+        try:
+            with self.effects.inside(API_FUNCTION, ""):
+                if self._caches.remove_all():
+                    return
+        except Killed:
+            self.effects.kills_heard += 1
+        except ApiRefused as refused:
+            # Counted by the checks: it is neither free nor gone.
+            self.watch.violations.append(Violation("cache_in_use", "", self.stack.clock.time(), str(refused)))
+            return
+        self._again(self._remove_caches)
+
+    def _all_gone(self) -> bool:
+        return all(lease.state is LeaseState.RELEASED for lease in self.stack.leases())
 
     def _again(self, act: Callable[[], None]) -> None:
         self.asked_again += 1
@@ -262,7 +292,7 @@ class Simulation:
         self.listener(event)
 
     def _all_ended(self) -> bool:
-        return all(lease.state is LeaseState.RELEASED for lease in self.stack.leases())
+        return others_ended(self.stack)
 
     def _leaving(self, row: Resource) -> None:
         """A machine is given up: write down how it really was, as long as the provider knows."""

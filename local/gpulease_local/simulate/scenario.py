@@ -7,6 +7,11 @@ from typing import Any
 MEAN_GAP_SECONDS = 90.0
 GPUS: tuple[list[str], ...] = (["A16"], ["A40"], ["A100"], ["L40S"], ["A16", "A40", "L40S"], [])
 
+CACHE_SHARE = 0.25
+"""Of the wishes for VMs."""
+LEASES_PER_CACHE = 12
+"""So many wishes after each other draw from one cache per owner: some meet it free, some in use, some being left."""
+CACHE_REGIONS = ("ewr", "ord")
 OWNERS = tuple(f"arn:aws:iam::111122223333:user/{name}" for name in ("ada", "grace", "mary"))
 
 
@@ -23,6 +28,8 @@ class Wish:
     """When its owner's other hand deletes the machine in the provider's console, after it runs (`--faults all`)."""
     request: dict[str, Any] = field(hash=False)
     owner: str = OWNERS[0]
+    cache: dict[str, Any] | None = field(default=None, hash=False)
+    """The cache that its machine uses, as it is asked for before; others may want the same one."""
 
 
 def wishes(count: int, seed: int) -> list[Wish]:
@@ -30,13 +37,26 @@ def wishes(count: int, seed: int) -> list[Wish]:
     draw = random.Random(f"wishes-{seed}")  # noqa: S311 - sameness is wanted here
     # Drawn apart, so that who asks does not change what is asked for.
     who = random.Random(f"owners-{seed}")  # noqa: S311 - sameness is wanted here
+    caches = random.Random(f"caches-{seed}")  # noqa: S311 - sameness is wanted here
     at, made = 0.0, []
     for number in range(count):
         at += draw.expovariate(1 / MEAN_GAP_SECONDS)
         wish = _wish(draw, number, at)
         scope = who.choices(("owner", "lease"), (3, 1))[0]
-        made.append(replace(wish, owner=who.choice(OWNERS), request=wish.request | {"network_scope": scope}))
+        wish = replace(wish, owner=who.choice(OWNERS), request=wish.request | {"network_scope": scope})
+        made.append(_with_cache(wish) if caches.random() < CACHE_SHARE else wish)
     return made
+
+
+def _with_cache(wish: Wish) -> Wish:
+    """The wish with one of its owner's caches, which is in one place; a cache that is in use is refused."""
+    if wish.request["plan_kinds"] != ["vm"]:
+        return wish
+    number = wish.number // LEASES_PER_CACHE
+    name = f"cache-{number}"
+    cache = {"name": name, "provider": "vultr", "region": CACHE_REGIONS[number % len(CACHE_REGIONS)], "size_gb": 50}
+    use = {"name": name, "mounts": ["/root/.cache/huggingface"]}
+    return replace(wish, cache=cache, request=wish.request | {"cache": use})
 
 
 def _wish(draw: random.Random, number: int, at: float) -> Wish:

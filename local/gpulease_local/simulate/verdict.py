@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from gpulease.domain.cost import cost_of
-from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.lease import LeaseKind, LeaseState, Reason
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind
 from gpulease_sim.vultr.book import Book
@@ -97,6 +97,8 @@ class Verdict:
         report.foundlings = len(self.watch.planted)
         report.reasons = dict(sorted(Counter((lease.reason or Reason.LOST).value for lease in ended).items()))
         report.machines_created = sum(each.kind in MACHINES for each in self.book.objects())
+        report.caches = sum(record.lease.kind is LeaseKind.CACHE for record in self.records)
+        report.leases_with_cache = sum(bool(record.lease.cache_id) for record in self.ours)
         report.cost_book_usd = str(found.cost_book_usd.quantize(CENT))
         report.cost_ledger_usd = str(found.cost_ledger_usd.quantize(CENT))
         lines = [f"{what}: {each}" for what, ids in found.suspicious().items() for each in ids]
