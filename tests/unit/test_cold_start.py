@@ -20,7 +20,7 @@ NEVER_IN_A_STEP = (
     "requests",
 )
 NEVER_IN_THE_API = ("gpuhunt", "requests", "boto3.dynamodb")
-MOST_MODULES = {"step": 215, "api": 440, "refresh_offers": 380}
+MOST_MODULES = {"step": 230, "api": 460, "refresh_offers": 380}
 """Measured with Python 3.11, and a tenth more."""
 
 _CHILD = """

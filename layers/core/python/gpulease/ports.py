@@ -6,16 +6,14 @@ Every method that can fail says so with the classes of `errors.py` and nothing e
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from gpulease.domain.agent import AgentRecord
 from gpulease.domain.event import Event, Fact
 from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.offer import OfferSnapshot
 from gpulease.domain.record import Change as Change
 from gpulease.domain.record import LeaseRecord as LeaseRecord
 from gpulease.domain.resource import Resource
-from gpulease.domain.sweep import SweepState
 from gpulease.provider_port import Capabilities as Capabilities
 from gpulease.provider_port import InstanceRequest as InstanceRequest
 from gpulease.provider_port import NetworkRequest as NetworkRequest
@@ -24,6 +22,10 @@ from gpulease.provider_port import Provider as Provider
 from gpulease.provider_port import Providers as Providers
 from gpulease.provider_port import Ref as Ref
 from gpulease.provider_port import VolumeRequest as VolumeRequest
+
+if TYPE_CHECKING:  # few functions need these, and each model costs a cold start a millisecond
+    from gpulease.domain.agent import AgentRecord
+    from gpulease.domain.sweep import SweepState
 
 T = TypeVar("T")
 
@@ -134,15 +136,15 @@ class SweepStore(Protocol):
         """From now on every sweep looks there. Called before an intent is written; cheap when it is known already."""
         ...
 
-    def states(self) -> list[SweepState]:
+    def states(self) -> "list[SweepState]":
         """All that is remembered, also of places where nothing is left."""
         ...
 
-    def load(self, account: str, region: str) -> SweepState:
+    def load(self, account: str, region: str) -> "SweepState":
         """A fresh state (version 0) where nothing is stored."""
         ...
 
-    def save(self, state: SweepState) -> SweepState:
+    def save(self, state: "SweepState") -> "SweepState":
         """The state as stored. Raises LeaseConflict, writing nothing, when it has another version by now."""
         ...
 
@@ -153,11 +155,11 @@ class SweepStore(Protocol):
 class AgentStore(Protocol):
     """The agents' rows, one per lease. May raise LedgerUnavailable anywhere."""
 
-    def load(self, lease_id: str) -> AgentRecord | None:
+    def load(self, lease_id: str) -> "AgentRecord | None":
         """Consistent. None = no agent was ever expected."""
         ...
 
-    def save(self, agent: AgentRecord) -> AgentRecord:
+    def save(self, agent: "AgentRecord") -> "AgentRecord":
         """The row as stored. Raises LeaseConflict, writing nothing, when it has another version by now."""
         ...
 

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
 class Model(BaseModel):
     """A frozen value. Change = `model_copy(update=…)`, which gives a new one."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built at first use: most functions use few of the models, and parts are built with the whole.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def _aware_utc(value: datetime) -> datetime:

@@ -97,9 +97,9 @@ class Window(Model):
 
 
 class LeasePolicy(Model):
-    idle: IdlePolicy = IdlePolicy()
-    unreachable: UnreachablePolicy = UnreachablePolicy()
-    paused: PausedPolicy = PausedPolicy()
+    idle: IdlePolicy = Field(default_factory=IdlePolicy)
+    unreachable: UnreachablePolicy = Field(default_factory=UnreachablePolicy)
+    paused: PausedPolicy = Field(default_factory=PausedPolicy)
     max_duration_seconds: int | None = Field(default=None, strict=True, ge=60, le=MAX_SECONDS)
     """From the first `running`, pauses included; then the lease is released with reason `expired`."""
     budget_usd: Usd | None = Field(default=None, gt=Decimal(0), le=Decimal(10_000_000))

@@ -76,7 +76,7 @@ class LeaseSpec(Model):
     """Counted from `running`; then the lease is released with reason `expired`."""
     max_attempts: int = Field(default=10, ge=1, le=50)
     """Offers tried before the lease ends."""
-    policy: LeasePolicy = LeasePolicy()
+    policy: LeasePolicy = Field(default_factory=LeasePolicy)
     cache: CacheUse | None = None
     retry_not_ready: bool = False
     """Try the next offer also after a machine that was not ready in time. That one has cost an hour: ask for it."""

@@ -83,13 +83,12 @@ class AwsDeps:
 
     @cached_property
     def _dynamodb(self) -> Any:
-        import boto3
         from botocore.config import Config
 
+        from gpulease.runtime.aws import client
+
         # The ledger repeats by itself, knowing its own tokens; a second layer of retries would hide what happened.
-        return boto3.client(
-            "dynamodb", config=Config(retries={"total_max_attempts": 1}, read_timeout=5, connect_timeout=2)
-        )
+        return client("dynamodb", Config(retries={"total_max_attempts": 1}, read_timeout=5, connect_timeout=2))
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -134,24 +133,17 @@ class AwsDeps:
 
     @cached_property
     def workflows(self) -> Workflows:
-        import boto3
-
-        from gpulease.runtime.aws import client_config
+        from gpulease.runtime.aws import client
         from gpulease.runtime.step_functions import StepFunctionsWorkflows
 
-        return StepFunctionsWorkflows(
-            boto3.client("stepfunctions", config=client_config()), self._settings.machine_arns()
-        )
+        return StepFunctionsWorkflows(client("stepfunctions"), self._settings.machine_arns())
 
     @cached_property
     def failed_executions(self) -> FailedExecutions:
-        import boto3
-
-        from gpulease.runtime.aws import client_config
+        from gpulease.runtime.aws import client
         from gpulease.runtime.failed_executions import SqsFailedExecutions
 
-        client = boto3.client("sqs", config=client_config())
-        return SqsFailedExecutions(client, self._settings.failed_executions_queue_url, self.log)
+        return SqsFailedExecutions(client("sqs"), self._settings.failed_executions_queue_url, self.log)
 
     @cached_property
     def clock(self) -> Clock:
@@ -196,13 +188,10 @@ class AwsDeps:
         logged = LogNotifier(PowertoolsLog())
         if not self._settings.alarm_topic_arn:
             return logged
-        import boto3
-
-        from gpulease.runtime.aws import client_config
+        from gpulease.runtime.aws import client
         from gpulease.runtime.sns import TopicNotifier
 
-        client = boto3.client("sns", config=client_config())
-        return TopicNotifier(client, self._settings.alarm_topic_arn, logged, self.log)
+        return TopicNotifier(client("sns"), self._settings.alarm_topic_arn, logged, self.log)
 
     @cached_property
     def policy(self) -> Policy:

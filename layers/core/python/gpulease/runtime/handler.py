@@ -1,5 +1,6 @@
 """The decorators around every handler: input faults by name, one log line per call, outcomes as plain JSON."""
 
+import gc
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -20,12 +21,21 @@ def _operation(handler: Callable[..., object]) -> str:
     return os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or handler.__module__
 
 
+def _imported() -> None:
+    """The function's module is there but for its last line: see `runtime/__init__.py`."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 def step(handler: Handler) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """Wrap the handler of one Task.
 
     A lost epoch is the end of a workflow, not a fault, wherever in the step it was noticed. Everything else that is
     raised reaches the state machine under its class name.
     """
+
+    _imported()
 
     @wraps(handler)
     def wrapped(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -56,6 +66,8 @@ def scheduled(
 ) -> Callable[[dict[str, Any], Any], dict[str, int]]:
     """Wrap the handler of one schedule: what it did is logged as numbers."""
 
+    _imported()
+
     @wraps(handler)
     def wrapped(event: dict[str, Any], context: Any) -> dict[str, int]:
         done = handler(event, context)
@@ -67,6 +79,8 @@ def scheduled(
 
 def api(handler: Callable[[dict[str, Any], Any], dict[str, Any]]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """Wrap the API handler: one line per request, with its route and status, never its body."""
+
+    _imported()
 
     @wraps(handler)
     def wrapped(event: dict[str, Any], context: Any) -> dict[str, Any]:

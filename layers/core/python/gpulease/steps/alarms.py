@@ -5,7 +5,6 @@ from gpulease.domain.event import Fact
 from gpulease.domain.lease import Lease
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource
-from gpulease.domain.sweep import ALARM_AGAIN_AFTER
 from gpulease.errors import LeaseConflict, LedgerUnavailable, ProviderAuthFailed
 from gpulease.ports import Deps
 
@@ -104,6 +103,8 @@ def cache_alarm(deps: Deps, name: str, cache: Lease, text: str, reason: str, vol
 
 
 def _first_this_hour(deps: Deps, account: str) -> bool:
+    from gpulease.domain.sweep import ALARM_AGAIN_AFTER  # models that no other step needs
+
     now = deps.clock.now()
     try:
         state = deps.sweeps.load(account, "")
