@@ -89,13 +89,55 @@ def iam_table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+POLICY = "AWS::IAM::Policy"
+AWS_TABLE_BEGIN, AWS_TABLE_END = "<!-- aws table: begin -->", "<!-- aws table: end -->"
+
+
+def aws_statements(document: dict[str, Any]) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Statements of the policies for machines on AWS, each with the functions that it holds for."""
+    return [
+        (tuple(role["Ref"].removesuffix("FunctionRole") for role in properties["Roles"]), each)
+        for properties in resources(document, POLICY).values()
+        for each in properties["PolicyDocument"]["Statement"]
+    ]
+
+
+def aws_table(document: dict[str, Any]) -> str:
+    """What functions may do with machines on AWS, as a table in Markdown."""
+    lines = ["| functions | may | on | if |", "|---|---|---|---|"]
+    everybody = max((functions for functions, _ in aws_statements(document)), key=len)
+    for functions, each in aws_statements(document):
+        who = "all that call providers" if functions == everybody else ", ".join(functions)
+        where = ", ".join(_kind_of(resource) for resource in listed(each["Resource"]))
+        lines.append(f"| {who} | {', '.join(listed(each['Action']))} | {where} | {_condition_of(each)} |")
+    return "\n".join(lines)
+
+
+def _kind_of(resource: Any) -> str:
+    text = str(next(iter(resource.values())) if isinstance(resource, dict) else resource)
+    return "everything" if text == "*" else f"`{text.rpartition(':')[2]}`"
+
+
+def _condition_of(statement: dict[str, Any]) -> str:
+    conditions = statement.get("Condition", {}).get("StringEquals", {})
+    return ", ".join(
+        f"`{key}` is {'this deployment' if isinstance(value, dict) else ' or '.join(listed(value))}"
+        for key, value in conditions.items()
+    )
+
+
 def write_table(root: Path) -> None:
-    """Put the table into the documentation anew."""
+    """Put the tables into the documentation anew."""
     file = root / "docs" / "security.md"
-    before, _, rest = file.read_text(encoding="utf-8").partition(TABLE_BEGIN)
-    after = rest.partition(TABLE_END)[2]
-    table = iam_table(read(root))
-    file.write_text(f"{before}{TABLE_BEGIN}\n{table}\n{TABLE_END}{after}", encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
+    document = read(root)
+    for begin, end, table in (
+        (TABLE_BEGIN, TABLE_END, iam_table(document)),
+        (AWS_TABLE_BEGIN, AWS_TABLE_END, aws_table(document)),
+    ):
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+    file.write_text(text, encoding="utf-8")
 
 
 _RESOURCE_NAMES = {
