@@ -23,7 +23,7 @@ from gpulease_cli.cache_views import CacheView
 from gpulease_cli.clock import Clock, WallClock
 from gpulease_cli.doctor_views import DoctorView, SweepView
 from gpulease_cli.text import clean
-from gpulease_cli.views import EventsPage, EventView, Json, LeaseView, OffersView
+from gpulease_cli.views import EventsPage, EventView, Json, LeaseView, OffersView, PlanView
 
 Query = Sequence[tuple[str, str]]
 Sign = Callable[[str, str, Mapping[str, str], bytes | None], Mapping[str, str]]
@@ -136,6 +136,21 @@ class Client:
     def release(self, lease_id: str) -> LeaseView:
         """Give everything back. Accepted is not gone: ask for the lease until it is `released`."""
         return LeaseView.read(self._object("DELETE", f"/v1/leases/{quote(lease_id, safe='')}"))
+
+    def pause(self, lease_id: str) -> LeaseView:
+        """Stop the bill and keep what can be kept. Accepted is not done: ask for the lease until it is `paused`."""
+        return LeaseView.read(self._object("POST", f"/v1/leases/{quote(lease_id, safe='')}/pause"))
+
+    def resume(self, lease_id: str, *, on_no_capacity: str = "", wait_seconds: int | None = None) -> LeaseView:
+        """Let it run again; ask for the lease until it is `running`, or `paused` again."""
+        query = [("on_no_capacity", on_no_capacity)] if on_no_capacity else []
+        query += [("wait_seconds", str(wait_seconds))] if wait_seconds is not None else []
+        return LeaseView.read(self._object("POST", f"/v1/leases/{quote(lease_id, safe='')}/resume", query))
+
+    def plan(self, lease_id: str, word: str) -> PlanView:
+        """What `pause` or `resume` would do and cost. Changes nothing."""
+        path = f"/v1/leases/{quote(lease_id, safe='')}/{word}"
+        return PlanView.read(self._object("POST", path, [("dry_run", "true")]))
 
     def change(self, lease_id: str, patch: Json) -> LeaseView:
         """Change the policy of a living lease. What is not named stays as it is."""

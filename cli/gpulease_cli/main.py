@@ -25,6 +25,8 @@ _COMMANDS = {
     "policy": "Show or change what happens to a lease by itself.",
     "touch": "Say that a machine is in use.",
     "keep": "Keep a machine for a while, used or not.",
+    "pause": "Stop the bill of a machine and keep what can be kept.",
+    "resume": "Let a paused machine run again.",
     "down": "Give machines back and wait until they are gone.",
     "cache": "Keep models, packages and images between machines.",
     "doctor": "Compare what is held with what the providers show.",

@@ -192,6 +192,72 @@ class ResourceView:
 
 
 @dataclass(frozen=True, slots=True)
+class BilledView:
+    """Something that is billed while a lease is paused."""
+
+    what: str
+    price_per_hour_usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseView:
+    """How a pause goes. Empty where there is none."""
+
+    mode: str = ""
+    reason: str = ""
+    detail: str = ""
+    requested_at: datetime | None = None
+    paused_at: datetime | None = None
+    release_at: datetime | None = None
+    billed: tuple[BilledView, ...] = ()
+    price_per_hour_usd: Decimal | None = None
+    resume_failed: str = ""
+
+    @classmethod
+    def read(cls, raw: Json) -> "PauseView":
+        return cls(
+            mode=_text(raw, "mode"),
+            reason=_text(raw, "reason"),
+            detail=_text(raw, "detail"),
+            requested_at=_instant(raw, "requested_at"),
+            paused_at=_instant(raw, "paused_at"),
+            release_at=_instant(raw, "release_at"),
+            resume_failed=_text(raw, "resume_failed"),
+            billed=_billed(raw, "billed"),
+            price_per_hour_usd=_usd(raw, "price_per_hour_usd"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """What a pause or a resume would do and cost."""
+
+    raw: Json
+    possible: bool
+    code: str
+    text: str
+    billed: tuple[BilledView, ...]
+    paused_price_per_hour_usd: Decimal | None
+    release_after_seconds: float
+
+    @classmethod
+    def read(cls, raw: Json) -> "PlanView":
+        return cls(
+            raw=raw,
+            possible=bool(raw.get("possible")),
+            code=_text(raw, "code"),
+            text=_text(raw, "text"),
+            billed=_billed(raw, "billed_while_paused"),
+            paused_price_per_hour_usd=_usd(raw, "paused_price_per_hour_usd"),
+            release_after_seconds=_number(raw, "release_after_seconds"),
+        )
+
+
+def _billed(raw: Json, key: str) -> tuple[BilledView, ...]:
+    return tuple(BilledView(_text(item, "what"), _usd(item, "price_per_hour_usd")) for item in _objects(raw, key))
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseView:
     raw: Json
     id: str
@@ -217,10 +283,12 @@ class LeaseView:
     warnings: tuple[str, ...]
     next_text: str
     next_at: datetime | None
+    pause: PauseView
 
     @classmethod
     def read(cls, raw: Json) -> "LeaseView":
         offer, spec, following = raw.get("offer"), raw.get("spec"), raw.get("next")
+        pause = raw.get("pause")
         after: Json = following if isinstance(following, dict) else {"text": following}
         return cls(
             raw=raw,
@@ -240,6 +308,7 @@ class LeaseView:
             warnings=_texts(raw, "warnings"),
             next_text=_text(after, "text"),
             next_at=_instant(after, "at"),
+            pause=PauseView.read(pause) if isinstance(pause, dict) else PauseView(),
         )
 
     @property
@@ -262,6 +331,8 @@ class LeaseView:
             return self.attempts[-1].started_at if self.attempts else self.created_at
         by_state = {
             "running": self.running_at,
+            "pausing": self.pause.requested_at,
+            "paused": self.pause.paused_at,
             "releasing": self.release_requested_at,
             "released": self.released_at,
         }

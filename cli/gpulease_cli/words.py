@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from gpulease_cli.text import between, cost, duration, rate
-from gpulease_cli.views import AttemptView, LeaseView, OfferView, ResourceView
+from gpulease_cli.views import AttemptView, BilledView, LeaseView, OfferView, ResourceView
 
 _NO_FAILURES = frozenset({"user", "idle", "expired", "budget"})
 """Reasons for which an attempt ends although nothing went wrong."""
@@ -45,6 +45,12 @@ def money(lease: LeaseView) -> str:
     return f"{rate(lease.price_per_hour_usd)}/h, {cost(lease.cost_so_far_usd)} so far"
 
 
+def billed_while_paused(parts: Iterable[BilledView]) -> str:
+    """`disk of the stopped machine $0.011/h, cache models $0.007/h`, or `nothing`."""
+    listed = (f"{part.what} {rate(part.price_per_hour_usd)}/h" for part in parts)
+    return ", ".join(listed) or "nothing"
+
+
 def still_billed(resources: Iterable[ResourceView]) -> str:
     """Names what costs money until it is proven gone; empty when nothing does."""
     listed = ", ".join(resource(item) for item in resources)
@@ -61,6 +67,8 @@ def headline(lease: LeaseView, now: datetime) -> str:
         parts.append(f"{lease.offer.gpu} at {lease.offer.place}")
     if lease.waiting_for and not lease.released:
         parts.append(f"waiting for {lease.waiting_for.removeprefix('waiting for ')}")
+    if lease.state == "paused":
+        parts.append(f"billed meanwhile: {billed_while_paused(lease.pause.billed)}")
     if billed := (still_billed(lease.still_billed) if lease.state == "releasing" else ""):
         parts.append(billed)
     parts.append(money(lease))

@@ -132,6 +132,8 @@ class FakeApi:
     date: str | None = None
     page_size: int = 100
     health: dict[str, Any] | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+    """What a dry run of a pause or resume tells."""
 
     def add(self, *views: dict[str, Any]) -> str:
         """A lease that goes through these views."""
@@ -154,6 +156,13 @@ class FakeApi:
             case "GET", ["v1", "leases", lease_id] if lease_id in self.scripts:
                 script = self.scripts[lease_id]
                 return 200, script.popleft() if len(script) > 1 else script[0]
+            case "POST", ["v1", "leases", lease_id, "pause" | "resume"] if lease_id in self.scripts:
+                if request.query.get("dry_run") == ["true"]:
+                    return 200, self.plan
+                script = self.scripts[lease_id]
+                while len(script) > 1 and script[0]["state"] in ("paused", "running"):
+                    script.popleft()
+                return 202, script[0]
             case "DELETE", ["v1", "leases", lease_id] if lease_id in self.scripts:
                 script = self.scripts[lease_id]
                 now = {**script[0], "state": "releasing", "reason": "user"}

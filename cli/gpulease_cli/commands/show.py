@@ -47,6 +47,7 @@ def _lines(lease: LeaseView, now: datetime) -> Iterator[str]:
     yield from _pair("plan", f"{lease.offer.plan} ({lease.offer.kind})" if lease.offer else "")
     yield from _pair("connect", lease.ssh or lease.address)
     yield from _pair("price", f"{rate(lease.price_per_hour_usd)}/h, {cost(lease.cost_so_far_usd)} so far")
+    yield from _paused(lease)
     yield from _pair("agent", agent_line(lease.raw))
     yield from _pair("owner", lease.owner)
     yield from _pair("created", local_time(lease.created_at))
@@ -72,6 +73,18 @@ def _lines(lease: LeaseView, now: datetime) -> Iterator[str]:
             status = f", {item.status}" if item.status else ""
             billed = "billed" if item.billed else "not billed"
             yield f"    {words.resource(item)}: {item.state}{status}, {billed}, {cost(item.cost_so_far_usd)} so far"
+
+
+def _paused(lease: LeaseView) -> Iterator[str]:
+    pause = lease.pause
+    if not pause.mode:
+        return
+    kept = "the machine is stopped and kept" if pause.mode == "stop" else "the machine is given back, its cache is kept"
+    yield from _pair("pause", f"{kept} ({pause.reason}{': ' + pause.detail if pause.detail else ''})")
+    if lease.state == "paused":
+        yield from _pair("billed", words.billed_while_paused(pause.billed))
+    yield from _pair("stays until", local_time(pause.release_at) if pause.release_at else "")
+    yield from _pair("not resumed", pause.resume_failed)
 
 
 def _pair(name: str, value: str) -> Iterator[str]:

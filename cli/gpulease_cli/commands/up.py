@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gpulease_cli import words
+from gpulease_cli import pausing, words
 from gpulease_cli.app import App
 from gpulease_cli.client import ApiProblem, ApiUnreachable, Client
 from gpulease_cli.errors import CliError
@@ -15,7 +15,7 @@ from gpulease_cli.policy_options import policy_options
 from gpulease_cli.problems import as_cli_error
 from gpulease_cli.progress import progress
 from gpulease_cli.request import LeaseRequest, build, from_file, from_options
-from gpulease_cli.text import cost
+from gpulease_cli.text import clean, cost
 from gpulease_cli.views import LeaseView, OffersView
 from gpulease_cli.waiting import Waiter, WaitTimedOut
 
@@ -23,6 +23,7 @@ from gpulease_cli.waiting import Waiter, WaitTimedOut
 @click.command("up")
 @click.option("-f", "--file", "file", metavar="FILE", help="Lease file (YAML, - for stdin); options override it.")
 @click.option("--name", metavar="NAME", help="To call it by; made up when missing.")
+@click.option("--resume", "resume_name", metavar="NAME", help="Resume your lease of this name; rent one if none is.")
 @offer_options
 @click.option(
     "--network-scope", type=click.Choice(["owner", "lease"]), help="One network for all yours there, or its own."
@@ -47,6 +48,7 @@ from gpulease_cli.waiting import Waiter, WaitTimedOut
 def command(
     app: App,
     file: str | None,
+    resume_name: str | None,
     dry_run: bool,
     wait: bool | None,
     timeout: int | None,
@@ -65,13 +67,20 @@ def command(
     gpulease up --gpu A100 --idle 1h --budget 40 --keep-off '0 22 * * */0 8 * * *@Europe/Berlin'
     gpulease up -f lease.yaml --max-price 2.50 --dry-run
     gpulease up --gpu A16 --no-wait --json | jq -r .id
+    gpulease up --resume train --gpu A100
     """
     if wait is False and timeout is not None:
         raise CliError("contradicts --no-wait; give one of the two", field="--timeout")
     if idempotency_key is not None and not _is_key(idempotency_key):
         raise CliError("has blanks or is too long; give 1 to 255 visible ASCII characters", field="--idempotency-key")
+    if resume_name is not None:
+        if values.get("name") not in (None, resume_name):
+            raise CliError("contradicts --resume, which names the lease", field="--name")
+        values["name"] = resume_name
     request = build(from_file(file) if file else {}, from_options(values))
     client = app.client()
+    if resume_name is not None and not dry_run and (known := pausing.alive(client, resume_name)) is not None:
+        return pausing.resumed(app, client, known, wait, timeout, as_json)
     request, key_note = _with_own_key(app, request, client, make=False)
     if dry_run:
         _show_preview(app, _preview(client, request), as_json)
@@ -135,6 +144,8 @@ def _show_preview(app: App, found: OffersView, as_json: bool) -> None:
         return
     print_offers(app, found.offers, total=found.total, numbered=True)
     print_catalogue(app, found.catalogue)
+    if when_paused := found.raw.get("when_paused"):
+        app.say(clean(when_paused))
     app.note("Nothing was rented.")
 
 
