@@ -299,8 +299,12 @@ class Base:
         except FileNotFoundError:
             return 127, "%s is not installed" % name
         except subprocess.TimeoutExpired:
-            # Not waited for: a process that hangs in the kernel does not even end by this.
+            # Not waited for here: a process that hangs in the kernel does not even end by this.
             child.kill()
+            for pipe in (child.stdout, child.stderr):
+                if pipe is not None:
+                    pipe.close()
+            threading.Thread(target=child.wait, daemon=True).start()
             raise Problem("%s did not end in %d s" % (name, limit)) from None
         except OSError as error:
             raise Problem("%s: %s" % (name, type(error).__name__)) from None
@@ -704,7 +708,9 @@ class Agent(Cache):
     def _heed(self, answer: dict[str, Any]) -> None:
         wanted = answer.get("interval_seconds")
         if isinstance(wanted, (int, float)):
-            self.interval = max(self.seconds("least_seconds", 5), min(float(wanted), 3600.0))
+            self.interval = max(
+                self.seconds("least_seconds", 5), min(float(wanted), self.seconds("most_seconds", 3600))
+            )
         if answer.get("volume_attached") and self.told_attached_at is None:
             self.told_attached_at = time.monotonic()
         if answer.get("start"):
