@@ -7,6 +7,7 @@ from gpulease.domain.lease import LeaseKind, LeaseState
 from gpulease.domain.record import LeaseRecord
 from gpulease.errors import LedgerUnavailable
 from gpulease_local.asl import TaskReply
+from gpulease_local.books import MACHINES
 from gpulease_local.simulate.audit import audit
 from gpulease_local.simulate.effects import Do, Effect, Effects, Kind
 from gpulease_local.simulate.virtual import DEPLOYMENT, Invoke, VirtualStack
@@ -123,7 +124,7 @@ class NetworkWorld:
 
     def machines(self) -> list[BookObject]:
         """Every machine that was ever made for us."""
-        return [each for each in self.cloud.book.objects() if each.kind != "vpc" and _is_ours(each)]
+        return [each for each in self.cloud.book.objects() if each.kind in MACHINES and _is_ours(each)]
 
     def holders(self) -> list[LeaseRecord]:
         """What holds shared networks, oldest first."""
