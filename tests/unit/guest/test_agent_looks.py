@@ -162,7 +162,7 @@ def test_ssh_the_systems_own_and_outgoing_connections_are_no_use(tmp_path: Path)
     ssh = row("00000000:0016", "00000000:0000", "0A", 1) + row("0F02000A:0016", FAR, "01", 2)
     outgoing = row("0F02000A:C123", "01010101:01BB", "01", 3)
     a_process(tmp_path, 1, "sshd", 1, 2, tcp=ssh + outgoing + LISTEN + row("0F02000A:1F90", FAR, "01", 11))
-    a_process(tmp_path, 5, "node_exporter", 10)
+    a_process(tmp_path, 5, "node_exporter", 10, net="net:[9]")
 
     assert not AGENT.Machine(str(tmp_path)).has_connection(22)
 
@@ -171,7 +171,7 @@ def test_two_ends_on_this_machine_are_no_use_unless_one_is_an_ssh_tunnel(tmp_pat
     both = LISTEN + row(HERE, OTHER, "01", 11) + row(OTHER, HERE, "01", 12)
     a_process(tmp_path / "a", 7, "python", 10, 11, 12, tcp=both)
     a_process(tmp_path / "b", 7, "python", 10, 11, tcp=both)
-    a_process(tmp_path / "b", 8, "sshd-session", 12)
+    a_process(tmp_path / "b", 8, "sshd-session", 12, tcp=both)
 
     assert not AGENT.Machine(str(tmp_path / "a")).has_connection(22)
     assert AGENT.Machine(str(tmp_path / "b")).has_connection(22)
