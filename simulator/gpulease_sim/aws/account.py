@@ -193,6 +193,7 @@ class Account:
         self._numbers = {kind: itertools.count(1) for kind in ("instance", "volume", "request", "draw")}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
+        self._in_event = False
 
     # --- time ---
 
@@ -206,12 +207,18 @@ class Account:
         return self._events[0][0] if self._events else None
 
     def advance(self) -> None:
-        """Let happen what is due."""
+        """Let happen what is due. A call that a hook makes happens at the hook's moment, and what is due after it."""
+        if self._in_event:
+            return
         until = self.clock()
-        while self._events and self._events[0][0] <= until:
-            when, _, action = heapq.heappop(self._events)
-            self.now = max(self.now, when)
-            action()
+        self._in_event = True
+        try:
+            while self._events and self._events[0][0] <= until:
+                when, _, action = heapq.heappop(self._events)
+                self.now = max(self.now, when)
+                action()
+        finally:
+            self._in_event = False
         self.now = max(self.now, until)
 
     # --- numbers and luck ---

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from gpulease_sim.aws import instances, operations, volumes
 from gpulease_sim.aws.account import Account, Disk, Guests, Machine
@@ -23,6 +23,7 @@ from gpulease_sim.aws.wire import (
     SimResponse,
     answer,
     element,
+    from_one,
     refusal,
 )
 
@@ -219,7 +220,9 @@ class AwsCloud:
             params = Params({key: str(value) for key, value in data.items()})
             action = headers.get("X-Amz-Target", "").rpartition(".")[2]
         else:
-            params = Params(parse_qsl(body.decode(), keep_blank_values=True))
+            sent = Params(parse_qsl(body.decode(), keep_blank_values=True))
+            params = from_one(sent)
+            body = body if params is sent else urlencode(params).encode()
             action = params.get("Action", "")
         return Call(service, region, action, params, body, headers, self.account.now), access_key
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
+from moto.core.models import botocore_stubber
 
 from gpulease_sim.aws.cloud import AwsCloud
 from gpulease_sim.aws.wire import ConnectionCut
@@ -40,7 +41,9 @@ def connect(client: Any, cloud: AwsCloud, *, passed: Callable[[float], None] | N
             raise ReadTimeoutError(endpoint_url=request.url, error="simulated")
         return AWSResponse(request.url, answer.status, answer.headers, _Raw(answer.body))  # type: ignore[arg-type]
 
-    client.meta.events.register_last("before-send", send)
+    # Where moto was told to intercept all calls of this process, it would carry these out in its own account too.
+    client.meta.events.unregister("before-send", botocore_stubber)
+    client.meta.events.register_first("before-send", send)
 
 
 class _Raw(io.BytesIO):

@@ -27,12 +27,13 @@ from moto.ssm.responses import SimpleSystemManagerResponse
 from moto.sts.responses import TokenResponse
 from werkzeug.exceptions import HTTPException
 
-from gpulease_sim.aws.wire import PassedOn, SimResponse
+from gpulease_sim.aws.wire import NAMESPACE, PassedOn, SimResponse
 from gpulease_sim.vultr.draws import Draws
 
 _NUMBERS = itertools.count(1)
 _MAKING = threading.Lock()
 _RESPONSES = {"ec2": EC2Response, "sts": TokenResponse, "ssm": SimpleSystemManagerResponse}
+_MOTO_NAMESPACE = NAMESPACE.rstrip("/").encode() + b'"'
 DLAMI_OWNER = "898082745236"
 
 
@@ -133,16 +134,17 @@ class MotoSide:
         with self.random():
             status, answered, text = self._dispatch(_RESPONSES[service], service, region, headers, body)
         kept = {name: str(value) for name, value in answered.items() if name.lower() == "content-type"}
-        answered_bytes = text if isinstance(text, bytes) else text.encode()
-        return SimResponse(status, kept, answered_bytes.replace(self.account.encode(), self._shown.encode()))
+        plain = text if isinstance(text, bytes) else text.encode()
+        shown = plain.replace(self.account.encode(), self._shown.encode())
+        # The real namespace ends in a slash, and libcloud looks for that.
+        return SimResponse(status, kept, shown.replace(_MOTO_NAMESPACE, NAMESPACE.encode() + b'"'))
 
     def make(self, region: str, body: bytes) -> Any:
         """What moto's EC2 makes of a call, as an object. Raises PassedOn where moto refuses it."""
         self.backend(region)
-        headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
         try:
             with self.random():
-                status, _, text = self._dispatch(_QuietEC2, "ec2", region, headers, body)
+                status, _, text = self._dispatch(_QuietEC2, "ec2", region, {}, body)
         except _Caught as caught:
             return caught.result
         raise PassedOn(status, text if isinstance(text, bytes) else text.encode())
@@ -152,8 +154,10 @@ class MotoSide:
     ) -> tuple[int, Mapping[str, Any], Any]:
         sent = HTTPHeaders()
         for name in ("Content-Type", "X-Amz-Target"):
-            if name in headers:
+            if name in headers and service == "ssm":
                 sent[name] = headers[name]
+        if service != "ssm":
+            sent["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"  # a GET names none
         sent["x-moto-account-id"] = self.account
         credential = f"AKIAIOSFODNN7EXAMPLE/20260101/{region}/{service}/aws4_request"
         sent["Authorization"] = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=x"

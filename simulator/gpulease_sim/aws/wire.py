@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape as _escape
 
-NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
+_ZERO = re.compile(r"\.0(?=\.|$)")
+NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 
 class SimResponse(NamedTuple):
@@ -82,6 +83,22 @@ class Params(dict[str, str]):
     def flag(self, name: str) -> bool:
         """A boolean; absent is false."""
         return self.get(name, "").lower() == "true"
+
+
+def from_one(params: Params) -> Params:
+    """Lists whose items are counted from 0 (libcloud sends `Tag.0.Key`; EC2 does not mind), counted from 1."""
+    zero = {key[: found.start()] for key in params if (found := _ZERO.search(key))}
+    if not zero:
+        return params
+    return Params((_from_one(key, zero), value) for key, value in params.items())
+
+
+def _from_one(key: str, zero: set[str]) -> str:
+    for prefix in zero:
+        if key.startswith(prefix + "."):
+            index, dot, rest = key[len(prefix) + 1 :].partition(".")
+            return f"{prefix}.{int(index) + 1}{dot}{rest}"
+    return key
 
 
 @dataclass(slots=True)

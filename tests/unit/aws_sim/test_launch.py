@@ -91,8 +91,8 @@ def test_user_data_arrives_byte_for_byte() -> None:
         ({"SubnetId": "subnet-00000000000000000"}, "InvalidSubnetID.NotFound"),
         ({"SecurityGroupIds": ["sg-00000000000000000"]}, "InvalidGroup.NotFound"),
         ({"Placement": {"AvailabilityZone": "eu-west-1a"}}, "InvalidParameterValue"),
-        ({"TagSpecifications": tags(**{"aws:x": "y"})}, "InvalidParameterValue"),
-        ({"TagSpecifications": tags(**{f"k{i}": "v" for i in range(51)})}, "TagLimitExceeded"),
+        ({"TagSpecifications": tags(("instance",), **{"aws:x": "y"})}, "InvalidParameterValue"),
+        ({"TagSpecifications": tags(("instance",), **{f"k{i}": "v" for i in range(51)})}, "TagLimitExceeded"),
         ({"ClientToken": "x" * 65}, "InvalidParameterValue"),
     ],
 )
@@ -190,7 +190,7 @@ def test_lists_come_in_pages_and_miss_nothing() -> None:
     shown = [[i["InstanceId"] for r in page["Reservations"] for i in r["Instances"]] for page in pages]
 
     assert [len(page) for page in shown] == [5, 5, 2]
-    assert sum(shown, []) == made
+    assert [each for page in shown for each in page] == made
 
 
 @pytest.mark.parametrize(

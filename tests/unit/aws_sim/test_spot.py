@@ -67,10 +67,8 @@ def test_cancelling_first_and_terminating_then_ends_it_for_good() -> None:
     world = Ec2World()
     made = world.running(InstanceMarketOptions=PERSISTENT)
     request = world.spot_request(made)["SpotInstanceRequestId"]
-    (answer,) = world.ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[request])[
-        "CancelledSpotInstanceRequests"
-    ]
-    assert answer["State"] == "cancelled"
+    answer = world.ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[request])
+    assert answer["CancelledSpotInstanceRequests"][0]["State"] == "cancelled"
     world.wait(600)
     assert world.state(made) == "running"
     assert requested(world) == ("cancelled", "request-canceled-and-instance-running")
