@@ -19,7 +19,8 @@ def test_with_all_faults_nothing_is_left_doubled_stuck_or_misnamed() -> None:
 
     assert report.suspects == []
     assert report.ok
-    assert report.leases == LEASES
+    assert report.leases + report.refused == LEASES
+    assert report.leases_with_cache > 0
     assert report.max_unowned_seconds <= report.unowned_limit_seconds
     assert len(report.misfortunes) > 20, "the weather was too fine to prove anything"
 

@@ -23,6 +23,7 @@ Tell = Callable[[Execution], None]
 HOUR = 3600.0
 _OS = 1743
 _HERE = ("ord", "vcg-a16-2c-8g-2vram")
+_ADDRESS = "198.51.100.7"
 _TRIES = 20
 """An account without room refuses by chance; strangers keep asking."""
 _HEADERS = {"Authorization": "Bearer somebody", "Content-Type": "application/json"}
@@ -222,9 +223,15 @@ class Climate:
         self._create("/instances", body, into)
 
     def _create(self, path: str, body: dict[str, object], into: set[str]) -> None:
-        for _ in range(_TRIES):
-            answer = self.cloud.handle("POST", f"/v2{path}", {}, _HEADERS, json.dumps(body).encode(), "198.51.100.7")
-            if answer.status < 300:
-                into.add(next(iter(answer.json().values()))["id"])
-                return
+        # Whoever puts it there is not kept out by an outage that is meant for us.
+        kept = self.cloud.faults.faults()
+        self.cloud.replace_faults([])
+        try:
+            for _ in range(_TRIES):
+                answer = self.cloud.handle("POST", f"/v2{path}", {}, _HEADERS, json.dumps(body).encode(), _ADDRESS)
+                if answer.status < 300:
+                    into.add(next(iter(answer.json().values()))["id"])
+                    return
+        finally:
+            self.cloud.replace_faults(kept)
         raise RuntimeError(f"{path} is refused for good: {answer.status} {answer.body!r}")
