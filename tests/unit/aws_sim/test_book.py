@@ -23,7 +23,8 @@ def test_an_instance_is_billed_per_second_while_it_runs() -> None:
     world.wait(5000)
     shown = world.cloud.book.get(made)
 
-    assert (shown.cost_usd, shown.hourly_usd, shown.destroyed) == (usd(1000), 0, None)
+    assert (shown.cost_usd, shown.hourly_usd) == (usd(1000), Decimal(0))
+    assert shown.destroyed is None
 
 
 def test_each_start_is_billed_for_a_minute_at_least() -> None:
@@ -50,7 +51,8 @@ def test_what_never_ran_costs_no_compute() -> None:
     world.wait(60)
     shown = world.cloud.book.get(made)
 
-    assert (shown.cost_usd, shown.active, shown.destroyed) == (0, None, world.now - 30)
+    assert (shown.cost_usd, shown.destroyed) == (Decimal(0), world.now - 30)
+    assert shown.active is None
 
 
 def test_a_stopped_instance_is_listed_at_nothing_and_its_volume_at_its_price() -> None:
