@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import yaml
 from gpulease.domain.spec import MAX_START_SCRIPT_BYTES
-from gpulease.domain.user_data import START_LOG_PATH, START_SCRIPT_PATH, build_user_data
+from gpulease.domain.user_data import (
+    START_LOG_PATH,
+    START_SCRIPT_PATH,
+    agent_config_in,
+    build_user_data,
+    read_user_data,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,3 +103,11 @@ def test_the_largest_script_fits_into_what_providers_carry() -> None:
     keys = ["ssh-ed25519 " + "A" * 68 + " someone@somewhere"] * 20
 
     assert len(build_user_data(ssh_keys=keys, start_script=b"x" * MAX_START_SCRIPT_BYTES)) < 64 * 1024
+
+
+@given(st.lists(st.text(max_size=30), max_size=3))
+def test_it_can_be_read_without_a_yaml_parser(keys: list[str]) -> None:
+    data = build_user_data(ssh_keys=keys, start_script=b"x")
+
+    assert read_user_data(data) == document(data)
+    assert agent_config_in(data) is None

@@ -401,7 +401,7 @@ class Cache(Base):
                 os.makedirs(partial)
             os.makedirs(os.path.dirname(source), exist_ok=True)
             os.rename(partial, source)
-        if self.binds and os.geteuid() == 0 and self.root == "/":
+        if self.binds and os.geteuid() == 0:
             os.makedirs(place, exist_ok=True)
             if not os.path.samefile(source, place):
                 self.must("mount", "--bind", source, place)
