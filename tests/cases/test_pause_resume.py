@@ -1,8 +1,7 @@
-"""Pausing and resuming: C06 (on AWS), C38 to C42, C44 and what belongs to them. On AWS a machine is stopped, on Vultr,
-where a stopped one is billed in full, it is given back and its cache is kept."""
+"""Pausing and resuming: C06 (on AWS), C38 to C42, C44, C54. On AWS a machine is stopped; where a stopped one is billed
+in full see `test_pause_keeps_cache.py`, and for what goes amiss `test_pause_amiss.py`."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from gpulease.domain.lease import LeaseState, Reason
@@ -11,19 +10,16 @@ from gpulease.ports import Provider
 from gpulease.steps.base import ref_of
 from gpulease_local.simulate.virtual import ApiRefused
 
-from tests.support.ec2_world import steady
-from tests.support.pause_world import ONE_AWS, ONE_VULTR, R_SECONDS, PauseWorld
+from tests.support.pause_world import ONE_VULTR, R_SECONDS, PauseWorld
 
 S = LeaseState
+MINUTE, HOUR = 60.0, 3600.0
+NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
 def by_hand(world: PauseWorld) -> Provider:
     """Calls that somebody makes past gpulease, as in the provider's console."""
     return world.stack.stack.deps.providers.get("aws")
-
-
-MINUTE, HOUR = 60.0, 3600.0
-NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
 @pytest.fixture
@@ -299,266 +295,6 @@ def test_c44_idleness_counts_from_becoming_ready_again(world: PauseWorld) -> Non
     assert again.running_at is not None and again.running_at < again.ready_at
     world.run_for(2 * R_SECONDS)
     assert world.lease(lease_id).state is S.RUNNING
-
-
-# --- stops and starts that do not take effect -------------------------------------------------------------------------
-
-
-def test_a_stop_without_effect_is_never_shown_as_paused_and_told_after_ten_minutes() -> None:
-    world = PauseWorld(steady({"stopped_seconds": 40 * MINUTE}))
-    lease_id = world.up()
-    world.pause(lease_id)
-    asked = world.now
-
-    world.run_for(30 * MINUTE)
-    assert world.lease(lease_id).state is S.PAUSING
-    (facts,) = [facts for name, facts in world.stack.log.alarms if name == "PauseStuck"]
-    assert (facts["reason"], facts["resource_id"]) == ("still_billed", world.machine(lease_id).id)
-    assert 1 <= len(world.calls("StopInstances", since=asked)) <= 5, "asked again with patience"
-    assert len(world.events(lease_id, "pause_stuck")) == 1
-
-    world.until(lease_id, S.PAUSED, within=20 * MINUTE)
-    world.assert_right()
-    world.close()
-
-
-def test_a_stop_that_was_lost_is_asked_for_again(world: PauseWorld) -> None:
-    lease_id = world.up()
-    world.fault(action="StopInstances", cut=True, execute=False, times=1)
-
-    paused = world.paused(lease_id)
-
-    assert paused > 0 and len(world.calls("StopInstances")) == 2
-    world.assert_right()
-
-
-def test_a_machine_that_can_never_be_stopped_stays_running_and_its_owner_is_told(world: PauseWorld) -> None:
-    lease_id = world.up()
-    world.fault(action="StopInstances", code="UnsupportedOperation")
-    address = world.view(lease_id)["address"]
-
-    world.pause(lease_id)
-    world.until(lease_id, S.RUNNING, within=300)
-
-    shown = world.view(lease_id)
-    assert any("cannot be paused" in warning for warning in shown["warnings"])
-    assert shown["address"] == address
-    assert world.booked(lease_id).destroyed is None
-    world.assert_right()
-
-
-def test_a_start_whose_answer_is_lost_is_seen_and_not_sent_twice(world: PauseWorld) -> None:
-    lease_id = world.up()
-    world.paused(lease_id)
-    world.fault(action="StartInstances", cut=True, execute=True, times=1)
-
-    world.resume(lease_id)
-    world.until(lease_id, S.RUNNING, within=600)
-
-    assert len(world.calls("StartInstances")) == 1
-    world.assert_right()
-
-
-def test_a_resumed_machine_that_never_gets_ready_is_stopped_again_and_never_deleted(world: PauseWorld) -> None:
-    lease_id = world.up()
-    world.paused(lease_id)
-    machine = world.machine(lease_id)
-    world.aws.impair(machine.provider_id)
-
-    world.resume(lease_id)
-    world.wait(lambda: world.lease(lease_id).state is S.PAUSING, 3600, "not stopped again")
-    world.until(lease_id, S.PAUSED, within=1200)
-
-    lease = world.lease(lease_id)
-    assert lease.pause is not None and lease.pause.resume_failed is not None
-    assert world.booked(lease_id).destroyed is None and world.booked(lease_id).hourly_usd == 0
-    world.aws.impair(machine.provider_id, impaired=False)
-    world.resume(lease_id)
-    world.until(lease_id, S.RUNNING, within=900)
-    world.assert_right()
-
-
-# --- by other hands ---------------------------------------------------------------------------------------------------
-
-
-def test_a_paused_machine_that_somebody_started_is_taken_as_resumed(world: PauseWorld) -> None:
-    lease_id = world.up()
-    world.paused(lease_id)
-    machine = world.machine(lease_id)
-    world.run_for(HOUR)
-
-    by_hand(world).start(ref_of(machine))
-    world.until(lease_id, S.RUNNING, within=3 * R_SECONDS)
-
-    assert any("was started at aws" in event.text for event in world.events(lease_id, "resume_requested"))
-    rates = world.machine(lease_id).rates
-    assert [rate.usd_per_hour for rate in rates] == [
-        rates[0].usd_per_hour,
-        rates[1].usd_per_hour,
-        rates[0].usd_per_hour,
-    ]
-    world.assert_right()
-
-
-def test_a_stopped_machine_that_is_gone_ends_its_lease_as_lost(world: PauseWorld) -> None:
-    lease_id = world.up()
-    world.paused(lease_id)
-
-    world.aws.remove_by_hand(world.machine(lease_id).provider_id)
-    world.until(lease_id, S.RELEASED, within=2 * HOUR)
-
-    assert world.lease(lease_id).reason is Reason.LOST
-    world.assert_right()
-
-
-def test_a_machine_gone_while_it_is_being_stopped_or_started_ends_its_lease_as_lost(world: PauseWorld) -> None:
-    stopping, starting = world.up("one"), world.up("two")
-    world.paused(starting)
-    world.fault(action="StartInstances", code=NO_CAPACITY)
-
-    world.pause(stopping)
-    world.resume(starting, wait_seconds="7200")
-    for lease_id in (stopping, starting):
-        world.aws.remove_by_hand(world.machine(lease_id).provider_id)
-    for lease_id in (stopping, starting):
-        world.wait(lambda lease_id=lease_id: world.lease(lease_id).state is S.RELEASED, 3 * HOUR, "not lost")  # type: ignore[misc]
-        assert world.lease(lease_id).reason is Reason.LOST
-    world.assert_right()
-
-
-def test_a_lease_paused_for_long_is_given_back_and_its_owner_told_before(world: PauseWorld) -> None:
-    policy = {"paused": {"release_after_seconds": 4 * 3600}}
-    lease_id = world.up(**ONE_AWS, policy=policy)
-    paused = world.paused(lease_id)
-
-    world.at(paused + 2.2 * HOUR)
-    assert any("given back at" in notice for notice in world.view(lease_id)["notices"])
-    assert len(world.events(lease_id, "paused_release_soon")) == 1
-    released = world.until(lease_id, S.RELEASED, within=3 * HOUR)
-
-    assert 4 * HOUR <= released - paused <= 4 * HOUR + 10 * MINUTE
-    assert world.lease(lease_id).reason is Reason.EXPIRED
-    world.assert_right()
-
-
-def test_a_paused_machine_costs_what_its_disk_costs(world: PauseWorld) -> None:
-    lease_id = world.up()
-    world.paused(lease_id)
-    before = float(world.view(lease_id)["cost_so_far_usd"])
-
-    world.run_for(10 * HOUR)
-
-    after = float(world.view(lease_id)["cost_so_far_usd"])
-    stopped = float(world.machine(lease_id).rates[-1].usd_per_hour)
-    assert after - before == pytest.approx(10 * stopped, rel=0.01)
-    assert stopped < 0.05
-
-
-# --- where a stopped machine is billed in full: its cache is kept -----------------------------------------------------
-
-
-def with_cache(world: PauseWorld, name: str = "box") -> str:
-    """A lease on Vultr with a cache of its own, running."""
-    made = world.stack.api(
-        "POST", "/v1/caches", {"name": "models", "provider": "vultr", "region": "ewr", "size_gb": 50}
-    )
-    world.wait(lambda: world.lease(made["id"]).state is S.RUNNING, 600, "no cache")
-    return world.up(name, **ONE_VULTR, cache={"name": "models", "mounts": ["/root/.cache/huggingface"]})
-
-
-def machines_at_vultr(world: PauseWorld) -> list[str]:
-    return [e.id for e in world.stack.cloud.book.billed() if e.kind == "instance"]
-
-
-def blocks_at_vultr(world: PauseWorld) -> list[str]:
-    return [e.id for e in world.stack.cloud.book.billed() if e.kind == "block"]
-
-
-def test_c42_a_pause_on_vultr_keeps_the_cache_and_gives_the_machine_back(world: PauseWorld) -> None:
-    lease_id = with_cache(world)
-    blocks = blocks_at_vultr(world)
-    told = world.stack.api("POST", f"/v1/leases/{lease_id}/pause", query={"dry_run": "true"})
-    assert (told["possible"], told["mode"]) == (True, "keep_cache")
-    assert float(told["paused_price_per_hour_usd"]) < 0.02 < 1 < float(told["running_price_per_hour_usd"])
-
-    world.paused(lease_id)
-
-    shown = world.view(lease_id)
-    assert machines_at_vultr(world) == [] and blocks_at_vultr(world) == blocks
-    assert shown["price_per_hour_usd"] == "0.00"
-    assert [part["what"] for part in shown["pause"]["billed"]] == ["cache models"]
-    assert shown["pause"]["price_per_hour_usd"] == told["paused_price_per_hour_usd"]
-    world.assert_right()
-
-
-def test_a_resume_on_vultr_takes_a_new_machine_with_the_cache(world: PauseWorld) -> None:
-    lease_id = with_cache(world)
-    blocks = blocks_at_vultr(world)
-    first = world.view(lease_id)["address"]
-    world.paused(lease_id)
-    world.run_for(HOUR)
-
-    world.resume(lease_id)
-    world.until(lease_id, S.RUNNING, within=1200)
-
-    shown = world.view(lease_id)
-    attempt = world.lease(lease_id).attempt
-    assert attempt is not None and attempt.number == 2 and attempt.volume is not None
-    assert attempt.volume.attached_at is not None
-    assert blocks_at_vultr(world) == blocks and len(machines_at_vultr(world)) == 1
-    assert shown["address"] not in ("", first) and shown["pause"] is None
-    world.stack.down(lease_id)
-    world.until(lease_id, S.RELEASED, within=900)
-    assert blocks_at_vultr(world) == blocks, "the cache survives everything but its owner's word"
-    world.assert_right()
-
-
-def test_a_resume_on_vultr_in_vain_stays_paused_with_its_cache(world: PauseWorld) -> None:
-    lease_id = with_cache(world)
-    blocks = blocks_at_vultr(world)
-    world.paused(lease_id)
-    settings = world.stack.cloud.settings
-    world.stack.cloud.settings = replace(settings, vanishing=frozenset({"ewr/vcg-l40s-16c-180g-48vram"}))
-
-    world.resume(lease_id)
-    world.until(lease_id, S.PAUSED, within=1800)
-
-    lease = world.lease(lease_id)
-    assert lease.pause is not None and lease.pause.resume_failed is Reason.NO_CAPACITY
-    assert machines_at_vultr(world) == [] and blocks_at_vultr(world) == blocks
-    world.stack.cloud.settings = settings
-    world.resume(lease_id)
-    world.until(lease_id, S.RUNNING, within=1200)
-    world.assert_right()
-
-
-@pytest.mark.parametrize("after_seconds", [0.0, 3.0, 20.0, 60.0])
-def test_c06_given_back_while_the_machine_of_a_pause_is_given_back(world: PauseWorld, after_seconds: float) -> None:
-    lease_id = with_cache(world)
-    blocks = blocks_at_vultr(world)
-    world.pause(lease_id)
-    world.run_for(after_seconds)
-
-    world.stack.down(lease_id)
-
-    world.until(lease_id, S.RELEASED, within=900)
-    assert machines_at_vultr(world) == [] and blocks_at_vultr(world) == blocks
-    world.assert_right()
-
-
-@pytest.mark.parametrize("after_seconds", [0.0, 5.0, 30.0, 60.0])
-def test_c06_given_back_while_a_new_machine_is_made_for_a_resume(world: PauseWorld, after_seconds: float) -> None:
-    lease_id = with_cache(world)
-    blocks = blocks_at_vultr(world)
-    world.paused(lease_id)
-    world.resume(lease_id)
-    world.run_for(after_seconds)
-
-    world.stack.down(lease_id)
-
-    world.until(lease_id, S.RELEASED, within=900)
-    assert machines_at_vultr(world) == [] and blocks_at_vultr(world) == blocks
-    world.assert_right()
 
 
 def test_c54_a_terminated_instance_that_stays_listed_is_left_alone(world: PauseWorld) -> None:

@@ -4,13 +4,10 @@ A plain run counts the effects; then there is one run per effect and way. That i
 cuts are too many for that and are drawn from the seed.
 """
 
-import json
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from gpulease.domain.lease import LeaseState
@@ -19,6 +16,11 @@ from gpulease.runtime.world import monotonic
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.simulate.audit import audit
 from gpulease_local.simulate.caches import CacheLife, block_user, not_surviving, others_ended
+from gpulease_local.simulate.crash_report import WAYS as WAYS
+from gpulease_local.simulate.crash_report import CrashReport as CrashReport
+from gpulease_local.simulate.crash_report import Point as Point
+from gpulease_local.simulate.crash_report import Ran as Ran
+from gpulease_local.simulate.crash_report import Way as Way
 from gpulease_local.simulate.effects import API_FUNCTION, Do, Effect, Effects, Killed, lease_of_execution
 from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Watch
 from gpulease_local.simulate.verdict import DESTROY_SECONDS
@@ -29,49 +31,6 @@ from gpulease_local.world import DepsClock
 LIMIT_SECONDS = 3 * 3600.0
 """In which a lease of these workflows has ended, whatever was cut off."""
 MAX_REPEATS = 20
-
-
-class Way(StrEnum):
-    """How a function is cut off at an effect."""
-
-    BEFORE = "killed_before"
-    AFTER = "killed_after"
-    ABORTED = "aborted"
-    """The execution is aborted there and the function dies with it: nobody but the schedule goes on."""
-    TWIN = "twin"
-    """The same call runs from beginning to end in the middle of itself."""
-    GIVEN_BACK = "given_back"
-    """Its user gives the lease back in the middle of the call."""
-
-
-WAYS = (Way.BEFORE, Way.AFTER, Way.ABORTED)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One cut: at the so-manieth effect of the run."""
-
-    effect: int
-    way: Way
-
-    def __str__(self) -> str:
-        return f"{self.way}@{self.effect}"
-
-
-@dataclass
-class Ran:
-    """What came of one run."""
-
-    workflow: str
-    points: tuple[Point, ...]
-    effects: int
-    hit: tuple[str, ...]
-    """The effects at which it was cut, in words."""
-    in_execution: tuple[bool, ...]
-    """Of each effect, by number: whether an execution had it."""
-    problems: tuple[str, ...]
-    counts: dict[str, int]
-    timeline: tuple[str, ...] = ()
 
 
 class _Cuts:
@@ -143,6 +102,7 @@ class OneLease:
         )
         self.effects.meddler = self.cuts
         self.watch.on_running = self._runs
+        self.watch.on_paused = self._is_paused
         self.watch.members = lambda vpc_id: members(self.stack, vpc_id)
         self.watch.block_user = lambda block_id: block_user(self.stack, block_id)
         self._cache = CacheLife(workflow.cache, lambda: self.stack)
@@ -151,6 +111,7 @@ class OneLease:
         self._lease = ""
         self._ended = False
         self._gave_back = False
+        self._asked_to_pause = self._was_paused = False
         self._repeats = 0
 
     def run(self) -> Ran:
@@ -209,9 +170,36 @@ class OneLease:
         self.stack.engine.call_at(self.stack.clock.time() + 5.0, act)
 
     def _runs(self, lease_id: str) -> None:
+        if is_lease(lease_id) and self._workflow.pause_after is not None and not self._was_paused:
+            if not self._asked_to_pause:
+                self._asked_to_pause, self._lease = True, self._lease or lease_id
+                self.stack.engine.call_at(self.stack.clock.time() + self._workflow.pause_after, self._pause)
+            return
         if is_lease(lease_id) and not self._gave_back and self._workflow.hold_seconds < math.inf:
             self._gave_back = True
             self.stack.engine.call_at(self.stack.clock.time() + self._workflow.hold_seconds, self._give_back)
+
+    def _is_paused(self, lease_id: str) -> None:
+        self._was_paused = True
+        self.stack.engine.call_at(self.stack.clock.time() + self._workflow.paused_for, self._resume)
+
+    def _pause(self) -> None:
+        self._say_word("pause", self._pause)
+
+    def _resume(self) -> None:
+        self._say_word("resume", self._resume)
+
+    def _say_word(self, word: str, again: Callable[[], None]) -> None:
+        if self._gave_back:
+            return
+        try:
+            with self.effects.inside(API_FUNCTION, self._lease):
+                self.stack.api("POST", f"/v1/leases/{self._lease}/{word}")
+        except (ApiRefused, Killed) as refused:
+            if isinstance(refused, ApiRefused) and refused.status == 409:
+                # Given back, or in another state, by now.
+                return
+            self._again(refused, again)
 
     def _on_transition(self, event: TransitionEvent) -> None:
         self.effects.on_transition(event)
@@ -291,54 +279,6 @@ def members(stack: VirtualStack, vpc_id: str) -> list[str]:
         for machine in stack.cloud.account.machines.values()
         if not machine.is_gone(now) and any(a.vpc_id == vpc_id and a.shows(now) for a in machine.attachments)
     ]
-
-
-@dataclass
-class CrashReport:
-    """The JSON object of `--crash-points`. `points`: all cuts that were made, one run each."""
-
-    seed: int
-    workflows: dict[str, int] = field(default_factory=dict)
-    """Effects of each, counted in a plain run."""
-    points: int = 0
-    pairs: int = 0
-    ways: dict[str, int] = field(default_factory=dict)
-    not_reached: int = 0
-    """Second cuts of pairs at effects that the cut run no longer had."""
-    orphans: int = 0
-    duplicates: int = 0
-    stuck: int = 0
-    closed_while_billed: int = 0
-    wrong_reason: int = 0
-    violations: dict[str, int] = field(default_factory=dict)
-    max_unowned_seconds: int = 0
-    wall_seconds: float = 0.0
-    failures: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether every run ended as it must."""
-        return not self.failures and not self.violations
-
-    def as_json(self) -> str:
-        """One line-broken JSON object."""
-        return json.dumps(asdict(self), indent=2)
-
-    def add(self, ran: Ran) -> None:
-        """Count one run."""
-        self.orphans += ran.counts["orphan"]
-        self.duplicates += ran.counts["duplicate"]
-        self.stuck += ran.counts["stuck"]
-        self.closed_while_billed += ran.counts["closed_while_billed"]
-        self.wrong_reason += sum(problem.startswith("wrong_reason") for problem in ran.problems)
-        self.max_unowned_seconds = max(self.max_unowned_seconds, ran.counts["unowned"])
-        self.not_reached += len(ran.points) - len(ran.hit)
-        for problem in ran.problems:
-            rule = problem.partition(":")[0]
-            self.violations[rule] = self.violations.get(rule, 0) + 1
-        if ran.problems:
-            replay = f"workflow={ran.workflow},cut={'+'.join(map(str, ran.points))},seed={self.seed}"
-            self.failures.append({"replay": replay, "at": list(ran.hit), "problems": list(ran.problems)})
 
 
 def ran_of(text: str) -> Ran:

@@ -48,6 +48,7 @@ class Watch:
     - `foreign_touched`: a changing call about something that does not carry our marker (law 8);
     - `volume_while_used`: a delete of a block, or its attach elsewhere, sent while a machine that exists has it;
     - `two_users`: a cache whose row counts two machines, or one that takes it while the book has it at another's;
+    - `paused_while_billed`: a lease written as paused while the book bills a machine of it (law 11);
     - `two_machines`: two machines of one lease billed, and neither on its way out, for longer than two sweeps.
 
     `unowned` lists when anything billed was not owned in the ledger.
@@ -65,6 +66,9 @@ class Watch:
         """(provider id, from, until) of everything that was billed and not owned in the ledger."""
         self.on_running: Callable[[str], None] = lambda lease: None
         """Told the id of a lease whenever it is written as running."""
+        self.on_paused: Callable[[str], None] = lambda lease: None
+        """Told the id of a lease when it is first written as paused after another state."""
+        self._paused: set[str] = set()
         self.max_overlap_seconds = 0.0
         self.on_leaving: Callable[[Resource], None] = lambda row: None
         """Told of each resource that is being marked for giving back."""
@@ -192,10 +196,23 @@ class Watch:
             self._row_written(row, now)
         if change.lease is not None and change.lease.state is LeaseState.RUNNING:
             self.on_running(change.lease_id)
+        if change.lease is not None:
+            self._pause_written(change.lease, now)
         if change.lease is not None and change.lease.state is LeaseState.RELEASED:
             for entry in self._by_lease.get(change.lease_id, ()):
                 if entry.destroyed_from > now:
                     self._released_while_billed(change.lease_id, f"lease closed, {entry.kind} {entry.id} is billed")
+
+    def _pause_written(self, lease: Lease, now: float) -> None:
+        if lease.state is not LeaseState.PAUSED:
+            self._paused.discard(lease.id)
+            return
+        for entry in self.machines_of(lease.id):
+            if entry.destroyed_from > now and not self._is_going(entry.id) and not self.unclean(lease.id):
+                self._broken("paused_while_billed", lease.id, f"{entry.kind} {entry.id} is billed")
+        if lease.id not in self._paused:
+            self._paused.add(lease.id)
+            self.on_paused(lease.id)
 
     def _row_written(self, row: Resource, now: float) -> None:
         old = self._rows.get(row.id)

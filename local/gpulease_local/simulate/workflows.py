@@ -61,6 +61,10 @@ class Workflow:
     settings: Settings = PLAIN
     hold_seconds: float = 40.0
     cancel_at: str = ""
+    pause_after: float | None = None
+    """Paused so many seconds after it first runs, resumed `paused_for` seconds after that is done, and given back
+    `hold_seconds` after it runs again."""
+    paused_for: float = 30.0
     cache: Mapping[str, Any] | None = None
     """Made before the lease, used by it, and removed after it."""
     reasons: frozenset[str] = frozenset({"user"})
@@ -102,6 +106,20 @@ CACHE_WORKFLOWS: tuple[Workflow, ...] = (
     ),
     Workflow("cancel_at_AttachVolume", _WITH_CACHE, _ruled(), cache=_CACHE, cancel_at="AttachVolume"),
 )
+_PAUSED: dict[str, Any] = {"cache": _CACHE, "pause_after": 20.0, "hold_seconds": 5.0}
+PAUSE_WORKFLOWS: tuple[Workflow, ...] = (
+    Workflow("pause_keeps_cache", _WITH_CACHE, _ruled(), **_PAUSED),
+    Workflow(
+        "pause_while_locked",
+        _WITH_CACHE | {"private_network": "preferred"},
+        _ruled(MachineRule(change={"locked_until_seconds": 120, "deletes_ignored": 1})),
+        **_PAUSED,
+    ),
+    *(
+        Workflow(f"cancel_at_{state}", _WITH_CACHE, _ruled(), **_PAUSED, cancel_at=state)
+        for state in ("StopInstance", "KeepCache", "PollStopped", "MarkPaused")
+    ),
+)
 WORKFLOWS: tuple[Workflow, ...] = (
     Workflow("vm_with_network", _WITH_VPC),
     Workflow("bare_metal_without_network", {"plan_kinds": ["bare_metal"], "gpu_count": 4, "private_network": "none"}),
@@ -131,6 +149,7 @@ WORKFLOWS: tuple[Workflow, ...] = (
     *(Workflow(f"cancel_at_{state}", _WITH_VPC, cancel_at=state) for state in _CANCELS),
     Workflow("cancel_at_MarkRunning", _A16, cancel_at="MarkRunning"),
     *CACHE_WORKFLOWS,
+    *PAUSE_WORKFLOWS,
 )
 
 
