@@ -13,6 +13,10 @@ from gpulease.domain.model import Instant, Model
 from gpulease.domain.policy import Signal
 
 REPORT_EVERY_SECONDS = 60
+REPORT_SOON_SECONDS = 15
+"""While a decision about a quiet machine is near: a use that begins now must be known before, and a machine that is to
+be paused must not wait a minute to hear of it."""
+SOON = timedelta(minutes=3)
 MISSED_REPORTS = 2
 """So many missed reports in a row: shown as unreachable."""
 
@@ -89,3 +93,9 @@ def reported(agent: AgentRecord, now: datetime, seen_seconds_ago: Mapping[Signal
 def last_activity(agent: AgentRecord, signals: tuple[Signal, ...]) -> datetime | None:
     """When any of these signals was last seen; None = never."""
     return max((at for signal, at in agent.activity_at.items() if signal in signals), default=None)
+
+
+def report_every_seconds(agent: AgentRecord, due_at: datetime | None, now: datetime) -> int:
+    """When the next report should come. `due_at`: when the clock would decide something about this machine."""
+    near = due_at is not None and due_at - now <= SOON
+    return REPORT_SOON_SECONDS if near and agent.quiet_reports else REPORT_EVERY_SECONDS

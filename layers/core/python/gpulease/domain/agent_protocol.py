@@ -111,10 +111,16 @@ def noted(agent: AgentRecord, report: AgentReport, now: datetime) -> AgentRecord
     )
 
 
-def answer_to(agent: AgentRecord, *, volume_attached: bool = False, start: bool = False) -> AgentAnswer:
+def answer_to(
+    agent: AgentRecord,
+    *,
+    volume_attached: bool = False,
+    start: bool = False,
+    interval_seconds: int = REPORT_EVERY_SECONDS,
+) -> AgentAnswer:
     """The answer to a report that led to this row. Who prepares is heard more often: somebody waits for it."""
     return AgentAnswer(
-        interval_seconds=REPORT_EVERY_SECONDS if agent.first_report_at is not None else PREPARING_SECONDS,
+        interval_seconds=interval_seconds if agent.first_report_at is not None else PREPARING_SECONDS,
         flush=agent.flush_wanted_at is not None,
         volume_attached=volume_attached,
         start=start,

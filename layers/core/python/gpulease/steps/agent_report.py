@@ -14,11 +14,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpulease.agent_program import agent_program
-from gpulease.domain.agent import AgentRecord
+from gpulease.domain.agent import (
+    REPORT_EVERY_SECONDS,
+    AgentRecord,
+    report_every_seconds,
+)
 from gpulease.domain.agent_protocol import (
     HEARTBEAT_PATH,
     KEYS_PATH,
     MAX_REPORT_BYTES,
+    PREPARING_SECONDS,
     PROGRAM_PATH,
     AgentReport,
     answer_to,
@@ -27,6 +32,7 @@ from gpulease.domain.agent_protocol import (
     noted,
     opens,
 )
+from gpulease.domain.idle import Action
 from gpulease.domain.lease import IN_PROVISION, Attempt, LeaseState, ResumeMode
 from gpulease.domain.readiness import is_shown_ready, word_of
 from gpulease.domain.record import LeaseRecord
@@ -35,6 +41,7 @@ from gpulease.ports import Deps
 from gpulease.steps import mark_running
 from gpulease.steps.agent_keys import Mint, NoKeys, keys_for
 from gpulease.steps.base import StepCommand, fail_attempt
+from gpulease.steps.limits import act_on_report
 
 TRIES = 4
 Answer = dict[str, Any]
@@ -112,9 +119,31 @@ def _heartbeat(event: Mapping[str, Any], agent: AgentRecord, deps: Deps) -> Answ
             agent,
             volume_attached=volume is not None and volume.attached_at is not None,
             start=attempt is not None and is_shown_ready(attempt),
+            interval_seconds=_next_report(agent, deps),
         )
         return _answer(200, answer.model_dump_json())
     raise LeaseConflict(f"the agent's row of {agent.lease_id}: {TRIES} writes in a row lost against others")
+
+
+def _next_report(agent: AgentRecord, deps: Deps) -> int:
+    """In how many seconds, after acting on what this one decides. Costs one read more, while the machine is quiet."""
+    if not agent.quiet_reports:
+        return REPORT_EVERY_SECONDS
+    now = deps.clock.now()
+    try:
+        record = deps.ledger.load(agent.lease_id)
+        if record.lease.state is LeaseState.PAUSING:
+            return PREPARING_SECONDS
+        verdict = act_on_report(record, agent, deps, now)
+    except (LeaseNotFound, LeaseSuperseded, LeaseConflict, LedgerUnavailable) as error:
+        # The report is stored, and `check_leases` decides within a minute.
+        deps.log.info("report_not_acted_on", lease_id=agent.lease_id, error=type(error).__name__)
+        return REPORT_EVERY_SECONDS
+    if verdict is None:
+        return REPORT_EVERY_SECONDS
+    if verdict.action is not Action.NONE:
+        return PREPARING_SECONDS
+    return report_every_seconds(agent, verdict.plan_at or verdict.at, now)
 
 
 def _follow(before: AgentRecord, agent: AgentRecord, deps: Deps) -> Attempt | None:
