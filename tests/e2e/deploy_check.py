@@ -175,7 +175,7 @@ class World:
         seen, ended = _status(lambda: other.lease(lease)), _status(lambda: other.release(lease))
         listed = [each.id for each in other.leases()]
         self.report.found["foreign"] = seen if seen == ended and not listed else f"{seen}/{ended}/{len(listed)}"
-        self._wait_for({lease: "running"}, 60)
+        self._wait_for({lease: "running"}, 240)
         self.report.say("lease: running")
         self.api.release(lease)
         self._wait_for({lease: "released"}, 240)
@@ -217,7 +217,7 @@ class World:
             return any(each.kind == "workflow_restarted" for each in self.api.all_events(leases[0]))
 
         try:
-            until(goes_on, 60, "an aborted workflow was not started again")
+            until(goes_on, 120, "an aborted workflow was not started again")
         except NotAsExpected as late:
             told = [line for line in self.deployed.log_lines("CheckLeasesFunction") if line["level"] != "INFO"]
             raise NotAsExpected(f"{late}: {_why(self.api, self.api.lease(leases[0]))}; {told[-5:]}") from None
