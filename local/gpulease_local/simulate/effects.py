@@ -21,11 +21,17 @@ from gpulease.domain.lease import Lease
 from gpulease.domain.sweep import SweepState
 from gpulease.ports import AgentStore, Change, Ledger, SweepStore, Workflows
 from gpulease.providers.http import RawResponse, Transport
+from gpulease_sim.aws import SimResponse
 
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
+from gpulease_local.simulate.aws_calls import CREATES as AWS_CREATES
+from gpulease_local.simulate.aws_calls import aws_request
+from gpulease_local.simulate.virtual_aws import Handler
 
 API_FUNCTION = "ApiFunction"
 _FUNCTION_SUFFIX = "Function"
+CREATES = {"/instances": "instance", "/bare-metals": "bare_metal", "/vpcs": "vpc", "/blocks": "block"}
+"""Vultr's paths under which things are made."""
 
 
 class Killed(BaseException):
@@ -54,8 +60,15 @@ class Effect:
     lease: str
     function: str
     method: str = ""
+    """Of provider calls: GET = a read."""
     path: str = ""
     machine_create: bool = False
+    provider: str = "vultr"
+    action: str = ""
+    """AWS's name of the call."""
+    by_id: bool = False
+    """A read of things by their ids."""
+    creates: bool = False
 
     def __str__(self) -> str:
         return f"{self.function or 'nobody'}: {self.name}"
@@ -192,24 +205,16 @@ class Effects:
         """For `VirtualStack.wrap_agents`."""
         return _EffectAgents(self, inner)
 
-    def happen(
-        self,
-        kind: Kind,
-        name: str,
-        do: Do,
-        *,
-        lease: str = "",
-        method: str = "",
-        path: str = "",
-        machine_create: bool = False,
-    ) -> Any:
+    def wrap_aws(self, inner: Handler) -> Handler:
+        """For `VirtualStack.wrap_aws`."""
+        return _EffectHandler(self, inner)
+
+    def happen(self, kind: Kind, name: str, do: Do, *, lease: str = "", **more: Any) -> Any:
         """One effect. What no function has (filling the price lists before the start) is left alone."""
         if not self._function:
             return do()
         self.count += 1
-        effect = Effect(
-            self.count, kind, name, self._lease or lease, self._function, method, path, machine_create=machine_create
-        )
+        effect = Effect(self.count, kind, name, self._lease or lease, self._function, **more)
         if kind is Kind.PROVIDER:
             self.calls[effect.lease] += 1
         if self.trace is None:
@@ -219,7 +224,7 @@ class Effects:
         except BaseException as raised:
             self.trace(effect, f"{type(raised).__name__}: {raised}")
             raise
-        self.trace(effect, f"{result.status}" if isinstance(result, RawResponse) else "")
+        self.trace(effect, f"{result.status}" if isinstance(result, RawResponse | SimResponse) else "")
         return result
 
 
@@ -253,11 +258,43 @@ class _EffectTransport:
             )
 
         path = path_of(url)
-        create = method == "POST" and path in ("/instances", "/bare-metals")
+        machine, creates = path in ("/instances", "/bare-metals"), path in CREATES and method == "POST"
         answer = self._effects.happen(
-            Kind.PROVIDER, f"{method} {path}", do, method=method, path=path, machine_create=create
+            Kind.PROVIDER,
+            f"{method} {path}",
+            do,
+            method=method,
+            path=path,
+            machine_create=creates and machine,
+            creates=creates,
         )
         if not isinstance(answer, RawResponse):
+            raise TypeError(f"no answer but {answer!r}")
+        return answer
+
+
+class _EffectHandler:
+    """`virtual_aws.Handler` whose every request is an effect."""
+
+    def __init__(self, effects: Effects, inner: Handler) -> None:
+        self._effects = effects
+        self._inner = inner
+
+    def handle(self, headers: Mapping[str, str], body: bytes) -> SimResponse:
+        """Answer one request, unless it is meddled with."""
+        asked = aws_request(headers, body)
+        answer = self._effects.happen(
+            Kind.PROVIDER,
+            f"{asked.action} {asked.region}",
+            lambda: self._inner.handle(headers, body),
+            method="GET" if asked.is_read else "POST",
+            machine_create=asked.action == "RunInstances",
+            provider="aws",
+            action=asked.action,
+            by_id=asked.is_read and asked.names_ids,
+            creates=asked.action in AWS_CREATES,
+        )
+        if not isinstance(answer, SimResponse):
             raise TypeError(f"no answer but {answer!r}")
         return answer
 

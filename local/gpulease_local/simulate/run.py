@@ -13,7 +13,9 @@ from gpulease.runtime.world import monotonic
 from gpulease_sim.vultr import Fault
 
 from gpulease_local.asl import TransitionEvent
-from gpulease_local.simulate.caches import SharedCaches, block_user, not_surviving, others_ended
+from gpulease_local.simulate.answers import VultrAnswers
+from gpulease_local.simulate.answers_aws import AwsAnswers
+from gpulease_local.simulate.caches import SharedCaches, not_surviving, others_ended
 from gpulease_local.simulate.climate import Climate, SteppedClock
 from gpulease_local.simulate.effects import API_FUNCTION, Do, Effects, Killed
 from gpulease_local.simulate.expected import Story
@@ -73,6 +75,7 @@ class Simulation:
             wrap_clock=self._wrap_clock,
             wrap_schedule=self._wrap_schedule,
         )
+        self.clouds = self.stack.clouds
         self.storm = self._storm(seed, limit)
         self.climate = Climate(
             seed=seed,
@@ -87,8 +90,8 @@ class Simulation:
         self.effects.on_created = self._created
         self.watch.on_running = self._runs
         self.watch.on_leaving = self._leaving
-        self.watch.members = self._members
-        self.watch.block_user = lambda block_id: block_user(self.stack, block_id)
+        self.watch.members = self.clouds.members
+        self.watch.block_user = self.clouds.user_of
         self._caches = SharedCaches(lambda: self.stack)
         self.watch.unclean = lambda lease: self.climate.just_stepped_forward()
         self._log = hashlib.sha256()
@@ -107,12 +110,14 @@ class Simulation:
             spend=stack.pass_time,
             name_of=lambda lease: self.names.get(lease, lease),
             engine=lambda: stack.engine,
-            pretend=self._pretend,
+            answers={
+                "vultr": VultrAnswers(stack.pass_time, self._pretend, stack.clock.time, self.clouds.created_at),
+                "aws": AwsAnswers(stack.clock.time, self.clouds.created_at),
+            },
             invoke_now=self.effects.past_meddling(stack.stack.functions.invoke),
             invoke_later=lambda seconds, function, payload: stack.invoke_later(
                 seconds, function, payload, self.effects.past_meddling
             ),
-            created_at=self._created_at,
             limit=limit,
         )
         if self.attacked:
@@ -142,18 +147,6 @@ class Simulation:
             return do()
         finally:
             cloud.replace_faults(kept)
-
-    def _created_at(self, provider_id: str) -> float | None:
-        entry = self.stack.cloud.book.find(provider_id)
-        return entry.created if entry else None
-
-    def _members(self, vpc_id: str) -> list[str]:
-        now = self.stack.clock.time()
-        return [
-            machine.id
-            for machine in self.stack.cloud.account.machines.values()
-            if not machine.is_gone(now) and any(a.vpc_id == vpc_id and a.shows(now) for a in machine.attachments)
-        ]
 
     # --- the run ---
 

@@ -7,15 +7,14 @@ the first so many do, which is how a failing run is cut down to its shortest fai
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpulease.errors import LeaseConflict, LedgerUnavailable
-from gpulease.providers.http import Fault, RawResponse, TransportError
 
 from gpulease_local.asl import Engine, Invoke, TaskReply
-from gpulease_local.simulate.answers import accepted, gateway_page, late_list, refused, throttled, wrong_shape
+from gpulease_local.simulate.answers import Answers
 from gpulease_local.simulate.effects import Do, Effect, Effects, Kind
 
 CALM, LIGHT, HEAVY = 0.0, 0.012, 0.045
@@ -77,11 +76,10 @@ class Storm:
     spend: Callable[[float], None]
     name_of: Callable[[str], str]
     engine: Callable[[], Engine]
-    pretend: Callable[[Do], Any]
-    """Carries a create call out so that it answers as usual and nothing comes of it."""
+    answers: Mapping[str, Answers]
+    """By provider."""
     invoke_now: Callable[[str, Any], TaskReply]
     invoke_later: Callable[[float, str, Any], None]
-    created_at: Callable[[str], float | None]
     limit: int | None = None
     seen: list[Misfortune] = field(default_factory=list)
     _weather: dict[str, Weather] = field(default_factory=dict)
@@ -215,53 +213,46 @@ class Storm:
     # --- the provider ---
 
     def _read(self, effect: Effect, kind: str, do: Do) -> Any:
+        answers, draw = self.answers[effect.provider], self.weather(effect.lease).draw
         if kind == "lost_before":
-            self.spend(5.0)
-            raise TransportError(Fault.NOT_SENT, "injected")
+            answers.cut(5.0, "injected", sent=False)
         if kind == "timeout":
-            self.spend(15.0)
-            raise TransportError(Fault.ANSWER_LOST, "injected: no answer in time")
+            answers.cut(15.0, "injected: no answer in time")
         if kind == "throttled":
-            return throttled()
+            return answers.throttled(effect)
         if kind == "gateway":
-            return gateway_page()
+            return answers.gateway()
         if kind == "refused":
-            return refused("GET", effect.path, self.weather(effect.lease).draw)
-        answer: RawResponse = do()
+            return answers.refused(effect, draw)
+        answer = do()
         if kind == "late_list":
-            return late_list(answer, effect.path, self.now(), self.created_at)
-        return wrong_shape(answer) if kind == "wrong_shape" else replace(answer, status=200, body=b"")
+            return answers.late_list(effect, answer)
+        return answers.wrong_shape(effect, answer, draw) if kind == "wrong_shape" else answers.empty(answer)
 
     def _change(self, effect: Effect, kind: str, do: Do) -> Any:
+        answers, draw = self.answers[effect.provider], self.weather(effect.lease).draw
         if kind == "lost_before":
-            self.spend(5.0)
-            raise TransportError(Fault.ANSWER_LOST, "injected: cut before it arrived")
+            answers.cut(5.0, "injected: cut before it arrived")
         if kind == "throttled":
-            return throttled()
+            return answers.throttled(effect)
         if kind == "gateway":
-            return gateway_page()
+            return answers.gateway()
         if kind == "refused":
-            return refused(effect.method, effect.path, self.weather(effect.lease).draw)
+            return answers.refused(effect, draw)
         if kind == "ignored":
-            return self.pretend(do) if _creates(effect) else accepted()
-        answer: RawResponse = do()
+            return answers.ignored(effect, do, draw)
+        answer = do()
         if kind in ("lost_after", "timeout"):
-            self.spend(30.0 if kind == "lost_after" else 55.0)
-            raise TransportError(Fault.ANSWER_LOST, f"injected: {kind}")
+            answers.cut(30.0 if kind == "lost_after" else 55.0, f"injected: {kind}")
         if kind == "gateway_after":
-            self.spend(30.0)
-            return gateway_page(504)
-        return wrong_shape(answer) if kind == "wrong_shape" else replace(answer, status=200, body=b"")
+            return answers.gateway(504, 30.0)
+        return answers.wrong_shape(effect, answer, draw) if kind == "wrong_shape" else answers.empty(answer)
 
 
 def _times(effect: Effect) -> float:
     if effect.kind is not Kind.PROVIDER:
         return _MORE_AT_WRITES
     return 1.0 if effect.method == "GET" else _MORE_AT_CHANGES
-
-
-def _creates(effect: Effect) -> bool:
-    return effect.method == "POST" and effect.path in ("/instances", "/bare-metals", "/vpcs", "/blocks")
 
 
 def as_json(seen: list[Misfortune]) -> str:

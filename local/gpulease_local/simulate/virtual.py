@@ -28,6 +28,9 @@ from gpulease_local.asl import Invoke as Invoke
 from gpulease_local.asl import TaskReply, VirtualClock
 from gpulease_local.deps import Account, EngineWorkflows, FixedSecrets, LocalProviders
 from gpulease_local.sim_transport import SimTransport
+from gpulease_local.simulate.cloud_aws import AwsSide
+from gpulease_local.simulate.cloud_vultr import VultrSide
+from gpulease_local.simulate.clouds import Cloud, Clouds
 from gpulease_local.simulate.guests import AwsGuests, GuestAgents
 from gpulease_local.simulate.virtual_aws import Around, aws_account
 from gpulease_local.simulate.workloads import Workload
@@ -157,6 +160,8 @@ class VirtualStack:
         self.aws = AwsCloud(self.clock.time, self.seed, self.aws_settings)
         if self.agents is not None:
             self.aws.guests.append(AwsGuests(self.agents))
+        sides: dict[str, Cloud] = {"vultr": VultrSide(self.cloud), "aws": AwsSide(self.aws)}
+        self.clouds = Clouds(*(sides[name] for name in self.providers))
 
     def _workload_of_lease(self, lease_id: str) -> Workload | None:
         return self.workload_of(self.record(lease_id).lease.name) if self.workload_of is not None else None
