@@ -9,8 +9,10 @@ import pytest
 from gpulease_sim.vultr import MachineRule, Settings
 
 from tests.support import template_policies
+from tests.support.cache_world import MODELS, USES_MODELS
 from tests.support.case_world import METAL_PLAN, ONE_METAL, ONE_VM, REGION, VM_PLAN
 from tests.support.ministack import ministack
+from tests.support.pause_world import ONE_AWS
 from tests.support.recorded_calls import Call, RecordedStack
 from tests.support.vultr_world import STEADY, STEADY_METAL
 
@@ -29,6 +31,8 @@ RARE = {
     ("states:DescribeExecution", "release"): "a release that is overdue",
     ("states:StartExecution", "provision"): "a provisioning that has lasted for hours goes on in a new execution",
     ("states:StartExecution", "release"): "a release that nobody works on",
+    ("states:StartExecution", "pause"): "a pause that has lasted for hours, a machine that others stopped or that failed",
+    ("states:StartExecution", "resume"): "a resume that has lasted for hours, a machine that others started",
 }
 """What a function may be allowed without being seen doing it in these few lives, and when it would."""
 
@@ -54,6 +58,14 @@ def calls(ministack: Any) -> Iterator[set[Call]]:
     world.abort(lease)
     world.wait_for(lease, "released")
     world.stack.api("GET", "/v1/leases")
+    world.lost_starts = 1
+    cache = world.stack.api("POST", "/v1/caches", MODELS)["id"]
+    world.wait_for(cache, "running")
+    world.live(**ONE_VM, **USES_MODELS)
+    world.pause_and_resume(**ONE_VM, **USES_MODELS)
+    world.pause_and_resume(**ONE_AWS)
+    world.stack.api("DELETE", "/v1/caches/models")
+    world.wait_for(cache, "released")
     yield world.recorder.calls
     world.close()
 
