@@ -144,12 +144,13 @@ def test_a_body_in_base64_is_read(world: AgentWorld) -> None:
     assert world.ask("POST", HEARTBEAT_PATH, body_of(gpus=1), encoded=True)["statusCode"] == 200
 
 
-def test_a_report_costs_one_read_and_one_write_once_the_lease_runs(world: AgentWorld) -> None:
+def test_a_report_of_use_costs_one_read_and_one_write_once_the_lease_runs(world: AgentWorld) -> None:
     world.becomes_ready()
     world.report(gpus=1)
     world.calls.clear()
 
-    world.report(gpus=1)
+    world.at += timedelta(seconds=60)
+    world.report(gpus=1, seen_seconds_ago={"gpu": 0})
 
     assert world.calls == ["agents.load", "agents.save"]
 
