@@ -10,6 +10,7 @@ from gpulease.ports import Policy
 from gpulease_local.simulate.virtual import DEPLOYMENT, ApiRefused
 from gpulease_sim.vultr import Fault
 
+from tests.support.cache_world import Caches
 from tests.support.case_world import R_SECONDS, REGION
 from tests.support.sweep_world import NOBODYS, SweepWorld, marker, plant
 
@@ -158,3 +159,13 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: SweepWorld) -
     world.run_for(60)
     world.gone_at(orphan)
     assert DEPLOYMENT in world.ours("instance")[-1].markers[0]
+
+
+def test_a_users_caches_are_among_what_is_held(world: SweepWorld) -> None:
+    Caches(world.stack).make(SOMEBODY)
+
+    theirs, others = (group(doctor(world, owner=owner), "held") for owner in (SOMEBODY, "arn:aws:iam::1:user/other"))
+
+    (held,) = theirs["items"]
+    assert (held["kind"], held["at_provider"], theirs["price_per_hour_usd"]) == ("volume", True, "0.006849")
+    assert others["count"] == 0

@@ -12,6 +12,7 @@ from decimal import Decimal
 from gpulease.api.caller import Caller
 from gpulease.api.schemas_doctor import DoctorGroup, DoctorItem, DoctorPlace, DoctorView
 from gpulease.api.views import money
+from gpulease.domain.cache import cache_owner
 from gpulease.domain.doctor import NOT_IN_LEDGER, Finding, Group, PlaceView, diagnose
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.resource import Resource, ResourceState
@@ -44,16 +45,18 @@ def examine(deps: Deps, caller: Caller, *, live: bool = True) -> DoctorView:
 
 
 def _own(deps: Deps, caller: Caller) -> Iterator[Resource]:
-    cursor: str | None = None
-    while True:
-        page = deps.ledger.leases_of(caller.owner, states=_OPEN, cursor=cursor, limit=_PAGE)
-        for lease in page.items:
-            if lease.owner == caller.owner:
-                record = deps.ledger.load(lease.id)
-                yield from (each for each in record.resources if each.state is not ResourceState.RELEASED)
-        cursor = page.cursor
-        if cursor is None:
-            return
+    """Open resources of the caller's leases and caches."""
+    for owner in (caller.owner, cache_owner(caller.owner)):
+        cursor: str | None = None
+        while True:
+            page = deps.ledger.leases_of(owner, states=_OPEN, cursor=cursor, limit=_PAGE)
+            for lease in page.items:
+                if lease.owner == owner:
+                    record = deps.ledger.load(lease.id)
+                    yield from (each for each in record.resources if each.state is not ResourceState.RELEASED)
+            cursor = page.cursor
+            if cursor is None:
+                break
 
 
 def _looked_at(deps: Deps, states: Sequence[SweepState], live: bool) -> dict[tuple[str, str], PlaceView]:
