@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
+from gpulease.domain.observation import Observation
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.ports import Provider, SharedReads
 from gpulease.providers.aws.options import AwsOptions, CatalogueRow
@@ -21,12 +22,14 @@ from gpulease_sim.aws import AwsCloud, Behaviour, BookObject, Settings, VolumeBe
 from gpulease_sim.aws.prices import HOURLY, SPOT_SHARE
 from gpulease_sim.aws.server import serve
 
-from tests.support.provider_world import Lines, ManualClock, OneKey
+from tests.support.provider_contract import MARKER
+from tests.support.provider_world import DEPLOYMENT, Lines, ManualClock, OneKey, request
 from tests.unit.providers.test_http import Scripted
 
 REGION, OTHER_REGION = "us-east-1", "us-west-2"
 ZONE, OTHER_ZONE = "us-east-1a", "us-east-1b"
 PLAN, OTHER_PLAN = "g6.xlarge", "g5.xlarge"
+TOKEN = "l-aaaaaaaaaaaa.instance.1"  # noqa: S105 - an idempotency token
 GPUS: dict[str, tuple[str, int, float, int, float]] = {
     "g4dn.xlarge": ("T4", 1, 16, 4, 16),
     "g5.xlarge": ("A10G", 1, 24, 4, 16),
@@ -218,3 +221,30 @@ def aws_over_http(settings: Settings | None = None) -> Iterator[AwsWorld]:
     with serve(world.cloud) as server:
         world.provider = world.build(None, server.url)
         yield world
+
+
+def console(world: AwsWorld, region: str = REGION) -> Any:
+    """An EC2 client of somebody else in the same account: the user in the console, an older version, a stranger."""
+    import boto3
+    from botocore.config import Config
+
+    client = boto3.client(
+        "ec2",
+        region_name=region,
+        aws_access_key_id="any",
+        aws_secret_access_key="any",  # noqa: S106 - a simulator takes any
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    connect(client, world.cloud)
+    return client
+
+
+def launch(world: AwsWorld, marker: str = MARKER, **changes: Any) -> Observation:
+    """A machine of the world's offer, or of another (`offer`), with a token."""
+    offer = changes.pop("offer", None) or world.offer(PlanKind.VM)
+    return world.provider.create_instance(request(offer, marker, **{"idempotency_token": TOKEN, **changes}))
+
+
+def owned(world: AwsWorld) -> set[str]:
+    """Ids of all that the inventory shows."""
+    return {seen.provider_id for seen in world.provider.list_owned(REGION, DEPLOYMENT)}

@@ -1,4 +1,4 @@
-"""What the template allows its functions on EC2: what the adapter calls, on what is ours; without AwsRegions nothing."""
+"""What the template allows its functions on EC2: what the adapter calls, on what is ours, and only with AwsRegions."""
 
 import re
 from pathlib import Path

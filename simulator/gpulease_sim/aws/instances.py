@@ -76,7 +76,7 @@ def run(account: Account, machine: Machine) -> None:
     enter(machine, "running")
     machine.running_since = account.now
     if machine.boots > 1:
-        with account.moto.random():
+        with account.moto.within():
             machine.moto.start()
         account.moto.keep_elastic(machine.region, machine.moto)
     machine.entry.begin(account.now, account.hourly(machine), MINIMUM_SECONDS)
@@ -140,7 +140,7 @@ def force_stop(account: Account, machine: Machine) -> None:
 
 def _stopped(account: Account, machine: Machine) -> None:
     enter(machine, "stopped")
-    with account.moto.random():
+    with account.moto.within():
         machine.moto.stop()
     account.moto.keep_elastic(machine.region, machine.moto)
     machine.running_since = None
@@ -190,7 +190,10 @@ def terminated(account: Account, machine: Machine) -> None:
     machine.ended = account.now
     machine.entry.destroy(account.now)
     volumes.machine_terminated(account, machine)
-    with account.moto.random():
+    for nic in machine.moto.nics.values():
+        # moto would drop it at once where the launch described it; it lingers.
+        nic.delete_on_termination = False
+    with account.moto.within():
         machine.moto.terminate()
     linger = account.now + machine.draws.between(machine.behaviour.interface_linger_seconds, "linger")
     account.at(linger, functools.partial(account.moto.drop_interfaces, machine.region, machine.moto))
