@@ -35,9 +35,12 @@ def test_an_unknown_provider_is_an_input_error() -> None:
     assert caught.value.field == "provider" and "vultr" in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["gpulease.providers.registry", "gpulease.providers.vultr.adapter"])
+@pytest.mark.parametrize(
+    "module", ["gpulease.providers.registry", "gpulease.providers.aws.adapter", "gpulease.providers.vultr.adapter"]
+)
 def test_importing_an_adapter_imports_no_http_library_and_no_catalogue(module: str) -> None:
-    code = f"import sys, {module}; print(sorted({{'requests', 'urllib3', 'gpuhunt'}} & set(sys.modules)))"
+    heavy = {"requests", "urllib3", "gpuhunt", "boto3", "botocore"}
+    code = f"import sys, {module}; print(sorted({heavy} & set(sys.modules)))"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
 
