@@ -183,7 +183,7 @@ class Account:
         self.seed = seed
         self.settings = settings
         self.now = clock()
-        self.moto = MotoSide(seed, tuple(settings.image_parameters.values()), settings.account_id)
+        self.moto = MotoSide(lambda: self.now, seed, tuple(settings.image_parameters.values()), settings.account_id)
         self.book = Book(clock)
         self.machines: dict[str, Machine] = {}
         self.disks: dict[str, Disk] = {}

@@ -16,7 +16,16 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from moto.core.request import normalize_request
 from moto.core.responses import ActionResult
-from moto.ec2.models import ec2_backends
+from moto.ec2.models import (
+    amis,
+    ec2_backends,
+    elastic_block_store,
+    instances,
+    key_pairs,
+    launch_templates,
+    nat_gateways,
+    vpcs,
+)
 from moto.ec2.models.amis import Ami, AmiBackend
 from moto.ec2.models.block_device import BlockDeviceType
 from moto.ec2.models.elastic_block_store import VolumeAttachment
@@ -31,7 +40,9 @@ from gpulease_sim.aws.wire import NAMESPACE, PassedOn, SimResponse
 from gpulease_sim.vultr.draws import Draws
 
 _NUMBERS = itertools.count(1)
-_MAKING = threading.Lock()
+_WORLD = threading.RLock()
+_TIMED: tuple[Any, ...] = (amis, elastic_block_store, instances, key_pairs, launch_templates, nat_gateways, vpcs)
+"""Modules of moto that read the computer's clock."""
 _RESPONSES = {"ec2": EC2Response, "sts": TokenResponse, "ssm": SimpleSystemManagerResponse}
 _MOTO_NAMESPACE = NAMESPACE.rstrip("/").encode() + b'"'
 DLAMI_OWNER = "898082745236"
@@ -39,6 +50,25 @@ DLAMI_OWNER = "898082745236"
 
 def _load_nothing(_: AmiBackend) -> None:
     """moto's 1,300 images take two seconds per region to load, and six milliseconds per launch to look through."""
+
+
+class _Queue(dict[str, None]):
+    """Freed addresses, the oldest first; moto's own set of texts gives them in another order in each process."""
+
+    def add(self, address: str) -> None:
+        """Free from now on."""
+        self[address] = None
+
+    def pop(self) -> str:  # type: ignore[override]
+        """The one that has been free for longest; KeyError without one."""
+        for address in self:
+            del self[address]
+            return address
+        raise KeyError("no address is free")
+
+    def remove(self, address: str) -> None:
+        """Taken by name; KeyError where it is not free."""
+        del self[address]
 
 
 def _quick_search(backend: Any) -> Callable[[str], Any]:
@@ -79,8 +109,9 @@ class _QuietEC2(EC2Response):
 class MotoSide:
     """One account within moto."""
 
-    def __init__(self, seed: int, images: tuple[str, ...], shown_account: str) -> None:
+    def __init__(self, clock: Callable[[], float], seed: int, images: tuple[str, ...], shown_account: str) -> None:
         self.account = f"{next(_NUMBERS):012d}"
+        self._clock = clock
         self._seed = seed
         self._shown = shown_account
         self._calls = 0
@@ -91,7 +122,7 @@ class MotoSide:
         """moto's EC2 of one region, with our images only: each launch looks through all of them."""
         found = self._backends.get(region)
         if found is None:
-            with _MAKING, self.random():
+            with self.within(reads=True, region=region):
                 load = AmiBackend._load_amis
                 AmiBackend._load_amis = _load_nothing  # type: ignore[method-assign,assignment]
                 try:
@@ -122,16 +153,27 @@ class MotoSide:
         )
 
     @contextlib.contextmanager
-    def random(self) -> Iterator[None]:
-        """Draws within depend on the seed and on how many there were, not on who else uses moto."""
-        self._calls += 1
-        mock_random.seed(f"{self._seed}/{self._calls}")
-        yield
+    def within(self, *, reads: bool = False, region: str = "") -> Iterator[None]:
+        """moto's ids and times within are this account's, whoever else uses moto; reads do not move its luck.
+
+        A region's first network has ids of its own, whenever it is first looked at."""
+        self._calls += not reads
+        now = naive(self._clock())
+        with _WORLD:
+            mock_random.seed(f"{self._seed}/{region or self._calls}")
+            kept = [(module, module.utcnow) for module in _TIMED]
+            for module in _TIMED:
+                module.utcnow = lambda: now
+            try:
+                yield
+            finally:
+                for module, original in kept:
+                    module.utcnow = original
 
     def ask(self, service: str, region: str, headers: Mapping[str, str], body: bytes) -> SimResponse:
         """moto's own answer to a call."""
         self.backend(region)
-        with self.random():
+        with self.within(reads=b"Action=Describe" in body):
             status, answered, text = self._dispatch(_RESPONSES[service], service, region, headers, body)
         kept = {name: str(value) for name, value in answered.items() if name.lower() == "content-type"}
         plain = text if isinstance(text, bytes) else text.encode()
@@ -143,7 +185,7 @@ class MotoSide:
         """What moto's EC2 makes of a call, as an object. Raises PassedOn where moto refuses it."""
         self.backend(region)
         try:
-            with self.random():
+            with self.within():
                 status, _, text = self._dispatch(_QuietEC2, "ec2", region, {}, body)
         except _Caught as caught:
             return caught.result
@@ -217,7 +259,10 @@ class MotoSide:
             backend.enis.pop(nic.id, None)
             backend.tags.pop(nic.id, None)
         for address in list(instance._private_ips):
-            backend.get_subnet(instance.subnet_id).del_subnet_ip(address)
+            subnet = backend.get_subnet(instance.subnet_id)
+            if not isinstance(subnet._unused_ips, _Queue):
+                subnet._unused_ips = _Queue()
+            subnet.del_subnet_ip(address)
         instance._private_ips.clear()
 
     def drop_instance(self, region: str, instance: Any, reservation_id: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.ec2_world import PERSISTENT, REGION, START, TYPE, Ec2World, code_of, steady, tags
+from tests.support.ec2_world import PERSISTENT, REGION, START, TYPE, Ec2World, client, code_of, steady, tags
 
 
 def test_an_instance_goes_from_pending_to_running_to_ok() -> None:
@@ -228,8 +228,6 @@ def test_an_unknown_filter_is_refused() -> None:
 
 
 def test_regions_do_not_see_each_other() -> None:
-    from tests.support.ec2_world import client
-
     world = Ec2World()
     launched = world.launch()
     other = client(world.cloud, region="eu-west-1")
@@ -255,3 +253,37 @@ def test_several_instances_may_be_launched_at_once() -> None:
 
     assert len(answer["Instances"]) == 3
     assert len(world.listed()) == 3
+
+
+def test_reads_and_other_accounts_in_the_process_change_no_ids() -> None:
+    def story(*, busy: bool) -> list[Any]:
+        world = Ec2World()
+        if busy:
+            other = Ec2World(seed=7)
+            other.launch()
+            world.ec2.describe_subnets()
+            client(world.cloud, region="eu-west-1").describe_subnets()
+        made = [world.running() for _ in range(3)]
+        world.cloud.remove_by_hand(made[0])
+        world.wait(5000)
+        made.append(world.running())
+        return [(each, world.show(each)["PrivateIpAddress"], world.show(each)["PublicIpAddress"]) for each in made[1:]]
+
+    assert story(busy=False) == story(busy=True)
+
+
+def test_private_addresses_of_the_gone_are_used_again() -> None:
+    world = Ec2World()
+    first = world.show(world.launch())["PrivateIpAddress"]
+    world.cloud.remove_by_hand(world.listed()[0])
+    world.wait(100)
+
+    assert world.show(world.launch())["PrivateIpAddress"] == first
+
+
+def test_regions_have_networks_of_their_own() -> None:
+    world = Ec2World()
+    there = client(world.cloud, region="eu-west-1").describe_subnets()["Subnets"]
+    here = world.ec2.describe_subnets()["Subnets"]
+
+    assert not {each["SubnetId"] for each in here} & {each["SubnetId"] for each in there}
