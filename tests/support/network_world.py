@@ -147,7 +147,7 @@ class NetworkWorld:
     def assert_nothing_is_left(self) -> None:
         """Neither orphans nor duplicates, nothing billed, every record closed."""
         records = [self.stack.record(lease.id) for lease in self.stack.leases()]
-        found = audit(self.cloud.book, records, DepsClock(self.stack.clock).now())
+        found = audit(self.stack.clouds, records, DepsClock(self.stack.clock).now())
         assert (found.billed, found.orphans, found.duplicates, found.stuck) == ((), (), (), ())
 
 

@@ -15,7 +15,8 @@ from gpulease.domain.cost import lease_cost
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
-from gpulease_sim.vultr.book import Book, BookObject
+
+from gpulease_local.simulate.clouds import Clouds, Thing
 
 CENT = Decimal("0.01")
 
@@ -43,11 +44,12 @@ class Audit:
         }
 
 
-def audit(book: Book, records: Iterable[LeaseRecord], now: datetime, *, without: Iterable[str] = ()) -> Audit:
+def audit(clouds: Clouds, records: Iterable[LeaseRecord], now: datetime, *, without: Iterable[str] = ()) -> Audit:
     """Compare as of now. `without`: ids of things that are none of ours."""
     records = list(records)
     strangers = frozenset(without)
-    objects = [each for each in book.objects() if each.id not in strangers]
+    moment = now.timestamp()
+    objects = [each for each in clouds.things() if each.id not in strangers]
     cared_for = [resource for record in records for resource in record.resources if _is_cared_for(record, resource)]
     held = {resource.provider_id for resource in cared_for if resource.provider_id}
     intents = {resource.marker for resource in cared_for if not resource.provider_id}
@@ -57,15 +59,20 @@ def audit(book: Book, records: Iterable[LeaseRecord], now: datetime, *, without:
         for resource in record.resources
         if resource.provider_id and resource.state is ResourceState.RELEASED
     }
-    billed = [each for each in objects if each.destroyed is None]
+    whole = {resource.marker for resource in cared_for}
+    billed = [each for each in objects if each.exists(moment)]
     return Audit(
         created=len(objects),
         billed=tuple(each.id for each in billed),
-        orphans=tuple(each.id for each in billed if each.id not in held and not intents.intersection(each.markers)),
+        orphans=tuple(
+            each.id
+            for each in billed
+            if each.id not in held and not intents.intersection(each.markers) and each.part_of not in whole
+        ),
         duplicates=tuple(duplicates(objects)),
         stuck=tuple(record.lease.id for record in records if record.lease.state is not LeaseState.RELEASED),
         closed_while_billed=tuple(each.id for each in billed if each.id in closed),
-        cost_book_usd=sum((each.cost_usd for each in objects), Decimal(0)),
+        cost_book_usd=sum((each.source.cost_usd(moment) for each in objects), Decimal(0)),
         cost_ledger_usd=sum((lease_cost(record, now) for record in records), Decimal(0)),
     )
 
@@ -77,12 +84,12 @@ def _is_cared_for(record: LeaseRecord, resource: Resource) -> bool:
     return resource.state is not ResourceState.RELEASED
 
 
-def duplicates(objects: Iterable[BookObject]) -> list[str]:
+def duplicates(objects: Iterable[Thing]) -> list[str]:
     """Ids beyond the first of each marker: one intent, more than one creation."""
     seen: Counter[str] = Counter()
     extra = []
     for each in objects:
-        for marker in set(each.markers):
+        for marker in set(each.markers) if not each.part_of else ():
             seen[marker] += 1
             if seen[marker] > 1:
                 extra.append(each.id)

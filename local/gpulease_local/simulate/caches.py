@@ -6,18 +6,10 @@ from typing import Any
 from gpulease.domain.lease import LeaseKind, LeaseState
 from gpulease.domain.record import LeaseRecord
 
+from gpulease_local.simulate.clouds import VOLUME
 from gpulease_local.simulate.virtual import OWNER, ApiRefused, VirtualStack
 
 MOUNTS = ("/root/.cache/huggingface",)
-
-
-def block_user(stack: VirtualStack, block_id: str) -> str:
-    """Id of the machine that exists and has this block, shown or not yet; empty = none."""
-    now = stack.clock.time()
-    block = stack.cloud.account.blocks.get(block_id)
-    hold = block.hold(now) if block is not None else None
-    machine = stack.cloud.account.machines.get(hold.instance_id) if hold is not None else None
-    return machine.id if machine is not None and not machine.is_gone(now) else ""
 
 
 def caches(stack: VirtualStack) -> list[LeaseRecord]:
@@ -36,7 +28,8 @@ def not_surviving(stack: VirtualStack) -> list[str]:
 
     To be asked when all leases have ended, before any cache is removed.
     """
-    billed = {each.id for each in stack.cloud.book.objects() if each.destroyed is None and each.kind == "block"}
+    now = stack.clock.time()
+    billed = {each.id for each in stack.clouds.things() if each.role == VOLUME and each.exists(now)}
     wrong = []
     for record in caches(stack):
         if record.lease.state is not LeaseState.RUNNING:

@@ -4,29 +4,22 @@ All of it is drawn from the seed before the run, as moments on the run's own tim
 so that a shortened run leaves the later ones out.
 """
 
-import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gpulease.domain.resource import marker_for
 from gpulease.ports import Clock
-from gpulease_sim.vultr import Fault, VultrCloud, outage
 
 from gpulease_local.asl import Engine
 from gpulease_local.asl.execution import Execution
+from gpulease_local.simulate.clouds import Clouds
 from gpulease_local.simulate.invariants import Watch
 from gpulease_local.simulate.virtual import Fire
 
 Tell = Callable[[Execution], None]
 HOUR = 3600.0
-_OS = 1743
-_HERE = ("ord", "vcg-a16-2c-8g-2vram")
-_ADDRESS = "198.51.100.7"
-_TRIES = 20
-"""An account without room refuses by chance; strangers keep asking."""
-_HEADERS = {"Authorization": "Bearer somebody", "Content-Type": "application/json"}
 FORWARD_STEP_MATTERS_SECONDS = 400.0
 """After a step forwards, windows in seconds (create timeout and visibility) end early for so long."""
 
@@ -49,7 +42,7 @@ class Climate:
 
     seed: int
     deployment: str
-    cloud: VultrCloud
+    clouds: Clouds
     engine: Engine
     watch: Watch
     happens: Callable[[str, str, str], bool]
@@ -113,20 +106,21 @@ class Climate:
     # --- the provider ---
 
     def _darken_region(self, draw: random.Random) -> Callable[[], None]:
-        region = draw.choice(("ewr", "ord", "lax", "atl", "dfw", "sea", "mia"))
-        return lambda: self._darken(region, HOUR)
+        cloud, region = draw.choice([(cloud.name, region) for cloud in self.clouds for region in cloud.regions])
+        return lambda: self._darken(region, HOUR, cloud)
 
     def _darken_all(self, draw: random.Random) -> Callable[[], None]:
         lasts = draw.uniform(120, 900)
         return lambda: self._darken("", lasts)
 
-    def _darken(self, region: str, lasts: float) -> None:
+    def _darken(self, region: str, lasts: float, name: str = "") -> None:
         now = self.now()
         if not self.happens("", "dark", f"{region or 'everywhere'} for {lasts:.0f} s"):
             return
         self.blind.append((now, now + lasts))
-        kept: list[Fault] = [f for f in self.cloud.faults.faults() if (f.until_seconds or now + 1) > now]
-        self.cloud.replace_faults([*kept, outage(now, now + lasts, region=region, timeout_seconds=30.0)])
+        for cloud in self.clouds:
+            if name in ("", cloud.name):
+                cloud.darken(now, now + lasts, region)
 
     def _reword(self, draw: random.Random) -> Callable[[], None]:
         lasts = draw.uniform(0.5 * HOUR, 2 * HOUR)
@@ -139,7 +133,8 @@ class Climate:
         return reword
 
     def _say(self, reworded: bool) -> None:
-        self.cloud.settings = replace(self.cloud.settings, reworded=reworded)
+        for cloud in self.clouds:
+            cloud.reword(reworded)
 
     # --- schedules ---
 
@@ -190,48 +185,19 @@ class Climate:
     # --- strangers and hands ---
 
     def _strangers(self) -> None:
-        """Machines and a network that are none of our business, however much they look like it."""
-        ours = marker_for(self.deployment, "")
-        resource = "l-aaaaaaaaaaaa.instance.1"
-        for tags in (
-            ["production"],
-            [],
-            [marker_for("otherplace0", resource)],
-            [ours.rstrip(":")],
-            [ours.rstrip(":") + "x:" + resource],
-            [(ours + resource).upper()],
-            ["x" + ours + resource],
-        ):
-            self._machine(_HERE, "gpulease", tags, self.watch.foreign)
-        self._create("/vpcs", {"region": "ewr", "description": marker_for("otherplace0", resource)}, self.watch.foreign)
+        """Machines and networks that are none of our business, however much they look like it."""
+        for cloud in self.clouds:
+            self.watch.foreign.update(cloud.strangers(self.deployment))
 
     def _orphan(self, draw: random.Random) -> Callable[[], None]:
         name = "l-" + "".join(draw.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(12))
         marker = marker_for(self.deployment, f"{name}.instance.1")
 
         def plant() -> None:
-            here = self.watch.newest_place()
+            here = self.watch.newest_machine()
             # The sweep looks where something was asked for once; nothing else can have left an orphan.
-            if here is not None and self.happens("", "orphan_planted", f"{marker} in {here[0]}"):
-                self._machine(here, "x", [marker], self.watch.planted)
+            if here is not None and self.happens("", "orphan_planted", f"{marker} in {here.region}"):
+                self.watch.planted.add(self.clouds.named(here.provider).plant(here, marker))
                 self.watch.called()
 
         return plant
-
-    def _machine(self, place: tuple[str, str], label: str, tags: list[str], into: set[str]) -> None:
-        body: dict[str, object] = {"region": place[0], "plan": place[1], "os_id": _OS, "label": label, "tags": tags}
-        self._create("/instances", body, into)
-
-    def _create(self, path: str, body: dict[str, object], into: set[str]) -> None:
-        # Whoever puts it there is not kept out by an outage that is meant for us.
-        kept = self.cloud.faults.faults()
-        self.cloud.replace_faults([])
-        try:
-            for _ in range(_TRIES):
-                answer = self.cloud.handle("POST", f"/v2{path}", {}, _HEADERS, json.dumps(body).encode(), _ADDRESS)
-                if answer.status < 300:
-                    into.add(next(iter(answer.json().values()))["id"])
-                    return
-        finally:
-            self.cloud.replace_faults(kept)
-        raise RuntimeError(f"{path} is refused for good: {answer.status} {answer.body!r}")

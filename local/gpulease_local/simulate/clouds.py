@@ -1,5 +1,5 @@
-"""The simulated providers behind one view: what exists and is billed by their own books, who has what, and what somebody
-does to them past gpulease. Nothing above this module asks which provider it is.
+"""The simulated providers behind one view: what exists and is billed by their own books, who has what, and what is done
+to them past gpulease. Nothing above this module asks which provider it is.
 
 Invariant: everything here is read past all lag, faults and adapters.
 """

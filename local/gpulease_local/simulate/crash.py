@@ -15,7 +15,7 @@ from gpulease.runtime.world import monotonic
 
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.simulate.audit import audit
-from gpulease_local.simulate.caches import CacheLife, block_user, not_surviving, others_ended
+from gpulease_local.simulate.caches import CacheLife, not_surviving, others_ended
 from gpulease_local.simulate.crash_report import WAYS as WAYS
 from gpulease_local.simulate.crash_report import CrashReport as CrashReport
 from gpulease_local.simulate.crash_report import Point as Point
@@ -89,7 +89,7 @@ class OneLease:
         self._points = tuple(points)
         self.effects = Effects()
         self.cuts = _Cuts(self.effects, points, lambda: self.stack, self._give_back_now)
-        self.watch = Watch(lambda: self.stack.cloud.book, lambda: self.stack.clock.time(), DEPLOYMENT)
+        self.watch = Watch(lambda: self.stack.clouds, lambda: self.stack.clock.time(), DEPLOYMENT)
         self.stack = VirtualStack(
             seed=seed,
             settings=workflow.settings,
@@ -97,14 +97,13 @@ class OneLease:
             wrap_sweeps=self.effects.wrap_sweeps,
             wrap_agents=self.effects.wrap_agents,
             wrap_transport=lambda inner: self.effects.wrap_transport(self.watch.wrap_transport(inner)),
+            wrap_aws=lambda inner: self.effects.wrap_aws(self.watch.wrap_aws(inner)),
             wrap_workflows=self.effects.wrap_workflows,
             wrap_invoke=self.effects.wrap_invoke,
         )
         self.effects.meddler = self.cuts
         self.watch.on_running = self._runs
         self.watch.on_paused = self._is_paused
-        self.watch.members = lambda vpc_id: members(self.stack, vpc_id)
-        self.watch.block_user = lambda block_id: block_user(self.stack, block_id)
         self._cache = CacheLife(workflow.cache, lambda: self.stack)
         self._cache_problems: list[str] = []
         self._trace: list[str] | None = [] if trace else None
@@ -239,7 +238,7 @@ class OneLease:
     def _ran(self) -> Ran:
         stack = self.stack
         records = [stack.record(lease.id) for lease in stack.leases()]
-        found = audit(stack.cloud.book, records, DepsClock(stack.clock).now())
+        found = audit(stack.clouds, records, DepsClock(stack.clock).now())
         problems = [f"{what}: {', '.join(ids)}" for what, ids in found.suspicious().items() if ids]
         problems += [f"{v.rule}: {v.detail}" for v in self.watch.violations]
         problems += self._cache_problems
@@ -269,16 +268,6 @@ class OneLease:
 def is_lease(record_id: str) -> bool:
     """Whether it is a user's lease, and not the holder of a shared network."""
     return record_id.startswith("l-")
-
-
-def members(stack: VirtualStack, vpc_id: str) -> list[str]:
-    """Ids of the machines that exist and are in this network."""
-    now = stack.clock.time()
-    return [
-        machine.id
-        for machine in stack.cloud.account.machines.values()
-        if not machine.is_gone(now) and any(a.vpc_id == vpc_id and a.shows(now) for a in machine.attachments)
-    ]
 
 
 def ran_of(text: str) -> Ran:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.record import LeaseRecord
-from gpulease_sim.vultr.book import Entry
+
+from gpulease_local.simulate.clouds import Thing
 
 NOTICED_WITHIN_SECONDS = 15 * 60.0
 """A machine that is gone is noticed within two sweeps and the time they take."""
@@ -30,7 +31,8 @@ class Story:
     """When its machine was deleted by hand."""
     ready_at: dict[str, float] = field(default_factory=dict)
     """Marker of a machine to when it would accept SSH; infinite = never."""
-    suspended: bool = False
+    ended_for: set[str] = field(default_factory=set)
+    """Why its machines came to nothing by themselves, by the provider's own word."""
     refusals: int = 0
     """Creates and attaches of this lease that the provider itself refused."""
     misfortunes: set[str] = field(default_factory=set)
@@ -39,7 +41,7 @@ class Story:
     """A clock step, an outage or lost schedules fell into its life."""
 
 
-def why_wrong(record: LeaseRecord, story: Story, machines: Iterable[Entry]) -> str:
+def why_wrong(record: LeaseRecord, story: Story, machines: Iterable[Thing]) -> str:
     """Empty when the reason is right; else what speaks against it."""
     lease = record.lease
     if lease.state is not LeaseState.RELEASED or lease.reason is None:
@@ -73,7 +75,7 @@ def _not_noticed(story: Story) -> str:
 
 
 def _has_evidence(
-    reason: Reason, record: LeaseRecord, story: Story, machines: Iterable[Entry], ended_at: float | None
+    reason: Reason, record: LeaseRecord, story: Story, machines: Iterable[Thing], ended_at: float | None
 ) -> bool:
     happened = story.misfortunes
     unclear = bool(happened & _UNCLEAR) or story.disturbed
@@ -101,7 +103,7 @@ def _has_evidence(
         case Reason.NEVER_APPEARED:
             return unclear or bool(happened)
         case Reason.BOOT_FAILED:
-            return story.suspended
+            return reason.value in story.ended_for
         case _:
             return False
 

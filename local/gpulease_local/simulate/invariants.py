@@ -5,9 +5,8 @@ of the ledger right after it was carried out and each call right after the provi
 reported with the time at which it broke, not hours later. Work per event is constant.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,16 +14,17 @@ from gpulease.domain.lease import Lease, LeaseKind, LeaseState
 from gpulease.domain.resource import Resource, ResourceState
 from gpulease.ports import Change, Ledger
 from gpulease.providers.http import RawResponse, Transport
-from gpulease_sim.vultr.book import Book, Entry
+from gpulease_sim.aws import SimResponse
 
+from gpulease_local.simulate.aws_calls import aws_request
+from gpulease_local.simulate.clouds import MACHINE, NETWORK, VOLUME, Clouds, Thing
 from gpulease_local.simulate.effects import path_of
+from gpulease_local.simulate.provider_calls import Call, aws_call, vultr_call
+from gpulease_local.simulate.virtual_aws import Handler
 
 SWEEP_SECONDS = 300.0
 OVERLAP_LIMIT_SECONDS = 2 * SWEEP_SECONDS
 UNOWNED_LIMIT_SECONDS = 2 * SWEEP_SECONDS
-_CREATES = {"/instances": "instance", "/bare-metals": "bare_metal", "/vpcs": "vpc", "/blocks": "block"}
-_MARKER_FIELDS = {"vpc": "description", "block": "label"}
-_MACHINES = frozenset({"instance", "bare_metal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Watch:
     `unowned` lists when anything billed was not owned in the ledger.
     """
 
-    def __init__(self, book: Callable[[], Book], now: Callable[[], float], deployment: str) -> None:
-        self._book = book
+    def __init__(self, clouds: Callable[[], Clouds], now: Callable[[], float], deployment: str) -> None:
+        self._clouds = clouds
         self._now = now
         self._prefix = f"gpulease:{deployment}:"
         self.violations: list[Violation] = []
@@ -76,22 +76,17 @@ class Watch:
         """Changing calls of a lease that the provider itself refused."""
         self.unclean: Callable[[str], bool] = lambda lease: False
         """Whether a lease lives with a clock that jumped, so that windows in seconds prove nothing about it."""
-        self.members: Callable[[str], list[str]] = lambda vpc_id: []
-        """Ids of the machines that exist and are in this network."""
-        self.block_user: Callable[[str], str] = lambda block_id: ""
-        """Id of the machine that exists and has this block; empty = none."""
         self._users: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, Resource] = {}
         self._held: dict[str, str] = {}
         self._open_markers: dict[str, int] = defaultdict(int)
-        self._by_marker: dict[str, list[Entry]] = defaultdict(list)
-        self._by_lease: dict[str, list[Entry]] = defaultdict(list)
+        self._by_marker: dict[str, list[Thing]] = defaultdict(list)
+        self._by_lease: dict[str, list[Thing]] = defaultdict(list)
         self._with_several: dict[str, None] = {}
         """Leases that have had more than one machine, in order."""
         self._created: dict[str, int] = defaultdict(int)
         self._unowned_since: dict[str, float] = {}
         self._ending: set[str] = set()
-        self._known = 0
         self._overlapping: dict[str, float] = {}
 
     # --- what is seen ---
@@ -104,30 +99,32 @@ class Watch:
         """A transport that tells this watch of every call that reached the provider."""
         return _WatchedTransport(self, inner)
 
-    def calling(self, method: str, path: str, body: bytes) -> None:
-        """A call is about to reach the provider."""
-        if method == "GET":
-            return
-        kind = _CREATES.get(path) if method == "POST" else None
-        if kind is not None:
-            self._creating(kind, body)
-            return
-        target = path.strip("/").split("/")[1] if path.count("/") > 1 else ""
-        if target in self.foreign:
-            self._broken("foreign_touched", target, f"{method} {path}")
-        if method == "DELETE" and path.startswith("/vpcs/"):
-            going = [each for each in self.members(target) if self._is_going(each)]
-            if going:
-                self._broken("network_before_machine", self._lease_of_id(target), f"{method} {path}: {going}")
-        if path.startswith("/blocks/"):
-            self._block_call(method, path, target, body)
+    def wrap_aws(self, inner: Handler) -> Handler:
+        """The same for AWS."""
+        return _WatchedHandler(self, inner)
 
-    def _block_call(self, method: str, path: str, block: str, body: bytes) -> None:
+    def calling(self, call: Call) -> None:
+        """A change is about to reach the provider."""
+        if call.kind:
+            self._creating(call)
+            return
+        for target in call.targets:
+            if target in self.foreign:
+                self._broken("foreign_touched", target, call.text)
+        if call.deletes == NETWORK:
+            for target in call.targets:
+                going = [each for each in self._clouds().members(target) if self._is_going(each)]
+                if going:
+                    self._broken("network_before_machine", self._lease_of_id(target), f"{call.text}: {going}")
+        if call.volume:
+            self._volume_call(call)
+
+    def _volume_call(self, call: Call) -> None:
         """One writer at a time: neither deleted under its machine nor asked for by another one."""
-        user = self.block_user(block)
-        wanted = json.loads(body).get("instance_id", "") if path.endswith("/attach") else ""
-        if user and (method == "DELETE" or (wanted and wanted != user)):
-            self._broken("volume_while_used", self._lease_of_id(block), f"{method} {path} {wanted}: it is at {user}")
+        user = self._clouds().user_of(call.volume)
+        if user and (call.deletes == VOLUME or (call.attach_to and call.attach_to != user)):
+            detail = f"{call.text} {call.attach_to}: it is at {user}"
+            self._broken("volume_while_used", self._lease_of_id(call.volume), detail)
 
     def _cache_written(self, cache: Lease) -> None:
         if len(cache.members) > 1:
@@ -137,45 +134,40 @@ class Watch:
         if cache.members and before and cache.members != before:
             # Taken over from one that never had it: then the book says so too.
             for entry in self._by_lease.get(cache.id, ()):
-                user = self.block_user(entry.id)
+                user = self._clouds().user_of(entry.id)
                 if user and self._held.get(user) not in cache.members:
                     self._broken("two_users", cache.id, f"{entry.id} is at {user}")
 
-    def _creating(self, kind: str, body: bytes) -> None:
-        asked: dict[str, Any] = json.loads(body)
-        markers = [asked.get(_MARKER_FIELDS[kind], "")] if kind in _MARKER_FIELDS else list(asked.get("tags") or ())
-        marker = next((m for m in markers if m.startswith(self._prefix)), "")
+    def _creating(self, call: Call) -> None:
+        marker = self._ours(call.markers)
         if not self._open_markers.get(marker):
-            self._broken("no_intent", lease_of_marker(marker), f"{kind} with marker {marker!r} is asked for")
+            self._broken("no_intent", lease_of_marker(marker), f"{call.kind} with marker {marker!r} is asked for")
         self._created[marker] += 1
         if self._created[marker] > 1:
-            self._broken("create_repeated", lease_of_marker(marker), f"{kind} {marker} is asked for again")
+            self._broken("create_repeated", lease_of_marker(marker), f"{call.kind} {marker} is asked for again")
 
-    def answered(self, path: str, body: bytes, status: int) -> None:
-        """The provider answered a POST."""
+    def answered(self, call: Call, status: int) -> None:
+        """The provider answered a change."""
         if status < 400:
             return
-        if path in _CREATES:
-            asked: dict[str, Any] = json.loads(body)
-            texts = (*(asked.get(name, "") for name in _MARKER_FIELDS.values()), *(asked.get("tags") or ()))
-            marker = next((text for text in texts if text.startswith(self._prefix)), "")
-            self.refusals[lease_of_marker(marker)] += 1
-        else:
-            self.refusals[self._lease_of_id(path.strip("/").split("/")[1])] += 1
+        if call.kind:
+            self.refusals[lease_of_marker(self._ours(call.markers))] += 1
+        for target in call.targets:
+            self.refusals[self._lease_of_id(target)] += 1
+
+    def _ours(self, markers: Iterable[str]) -> str:
+        return next((marker for marker in markers if marker.startswith(self._prefix)), "")
 
     def called(self) -> None:
-        """A call that may have created something came back: take new entries of the book in."""
-        entries = list(self._book())
-        fresh = entries[self._known :] if len(entries) >= self._known else entries
-        self._known = len(entries)
-        for entry in fresh:
-            marker = next((m for m in (*entry.tags, entry.label) if m.startswith(self._prefix)), "")
+        """A call that may have created something came back: take in what is new."""
+        for entry in self._clouds().fresh():
+            marker = self._ours(entry.markers)
             if not marker or entry.id in self.foreign:
                 continue
-            self._by_marker[marker].append(entry)
+            self._by_marker[entry.part_of or marker].append(entry)
             lease = lease_of_marker(marker)
             self._by_lease[lease].append(entry)
-            if entry.kind in _MACHINES and sum(e.kind in _MACHINES for e in self._by_lease[lease]) > 1:
+            if entry.role == MACHINE and sum(e.role == MACHINE for e in self._by_lease[lease]) > 1:
                 self._with_several[lease] = None
             self._owned_or_not(entry)
 
@@ -208,7 +200,7 @@ class Watch:
             self._paused.discard(lease.id)
             return
         for entry in self.machines_of(lease.id):
-            if entry.destroyed_from > now and not self._is_going(entry.id) and not self.unclean(lease.id):
+            if entry.source.is_billed(now) and not self._is_going(entry.id) and not self.unclean(lease.id):
                 self._broken("paused_while_billed", lease.id, f"{entry.kind} {entry.id} is billed")
         if lease.id not in self._paused:
             self._paused.add(lease.id)
@@ -231,7 +223,7 @@ class Watch:
                 self._open_markers[row.marker] += 1
         for entry in self._by_marker.get(row.marker, ()):
             self._owned_or_not(entry)
-            if row.state is not ResourceState.RELEASED or entry.destroyed_from <= now:
+            if row.state is not ResourceState.RELEASED or entry.destroyed_from <= now or entry.part_of:
                 continue
             if (row.provider_id == entry.id) or (not row.provider_id and entry.id not in self._held):
                 self._released_while_billed(row.lease_id, f"{row.id} closed ({row.release_note}), {entry.id} is billed")
@@ -242,17 +234,18 @@ class Watch:
 
     # --- owned or not ---
 
-    def _owned_or_not(self, entry: Entry) -> None:
-        marker = next((m for m in (*entry.tags, entry.label) if m.startswith(self._prefix)), "")
+    def _owned_or_not(self, entry: Thing) -> None:
         now = self._now()
-        if entry.id in self._held or self._open_markers.get(marker):
+        whole = self._rows.get(entry.part_of.rpartition(":")[2]) if entry.part_of else None
+        with_machine = whole is not None and whole.state is not ResourceState.RELEASED
+        if entry.id in self._held or self._open_markers.get(self._ours(entry.markers)) or with_machine:
             since = self._unowned_since.pop(entry.id, None)
             if since is not None:
                 self._unowned_for(entry, since, now)
         elif entry.destroyed_from > now:
             self._unowned_since.setdefault(entry.id, max(entry.created, now))
 
-    def _unowned_for(self, entry: Entry, since: float, now: float) -> None:
+    def _unowned_for(self, entry: Thing, since: float, now: float) -> None:
         until = min(now, entry.destroyed_from)
         if until > since:
             self.unowned.append((entry.id, since, until))
@@ -266,8 +259,8 @@ class Watch:
         for lease in self._with_several:
             self._measure_overlap(lease, self._by_lease[lease], now)
 
-    def _measure_overlap(self, lease: str, entries: list[Entry], now: float) -> None:
-        living = [e for e in entries if e.kind in _MACHINES and e.destroyed_from > now]
+    def _measure_overlap(self, lease: str, entries: list[Thing], now: float) -> None:
+        living = [e for e in entries if e.role == MACHINE and e.destroyed_from > now]
         staying = [e for e in living if not self._is_going(e.id)]
         if len(living) < 2:
             self._overlapping.pop(lease, None)
@@ -285,36 +278,35 @@ class Watch:
         row = self._rows.get(self._held.get(provider_id, ""))
         return row is not None and row.state is ResourceState.RELEASING
 
-    def newest_place(self) -> tuple[str, str] | None:
-        """(region, plan) of the VM of ours that was created last."""
-        newest = next((e for e in reversed(list(self._book())) if e.kind == "instance" and e.id in self._held), None)
-        return (newest.region, newest.plan or "") if newest else None
+    def newest_machine(self) -> Thing | None:
+        """The virtual machine of ours that was created last."""
+        ours = (each for each in self._clouds().things() if each.kind == "instance" and each.id in self._held)
+        return max(ours, key=lambda each: each.created, default=None)
 
-    def objects_of(self, lease: str) -> list[Entry]:
+    def objects_of(self, lease: str) -> list[Thing]:
         """Everything of a lease that ever was, by the book."""
         return list(self._by_lease.get(lease, ()))
 
-    def machines_of(self, lease: str) -> list[Entry]:
+    def machines_of(self, lease: str) -> list[Thing]:
         """Every machine of a lease that ever was, by the book."""
-        return [entry for entry in self._by_lease.get(lease, ()) if entry.kind in _MACHINES]
+        return [entry for entry in self._by_lease.get(lease, ()) if entry.role == MACHINE]
 
     def finish(self) -> None:
         """Nothing comes any more: close the open intervals, and look at what we must not have touched."""
         self.tick()
         now = self._now()
         for entry_id, since in self._unowned_since.items():
-            entry = self._book().find(entry_id)
+            entry = self._clouds().find(entry_id)
             if entry is not None:
                 self._unowned_for(entry, since, now)
         for entry_id in sorted(self.foreign):
-            entry = self._book().find(entry_id)
+            entry = self._clouds().find(entry_id)
             if entry is None or entry.destroyed_from <= now:
                 self._broken("foreign_touched", entry_id, "it is gone")
 
     def _lease_of_id(self, provider_id: str) -> str:
-        entry = self._book().find(provider_id)
-        markers = (*entry.tags, entry.label) if entry else ()
-        return lease_of_marker(next((m for m in markers if m.startswith(self._prefix)), "")) or provider_id
+        entry = self._clouds().find(provider_id)
+        return lease_of_marker(self._ours(entry.markers if entry else ())) or provider_id
 
     def _broken(self, rule: str, subject: str, detail: str) -> None:
         if not any(v.rule == rule and v.subject == subject for v in self.violations):
@@ -356,15 +348,36 @@ class _WatchedTransport:
         read_timeout: float,
     ) -> RawResponse:
         """Tell, send once, tell."""
-        path = path_of(url)
-        self._watch.calling(method, path, body)
+        call = vultr_call(method, path_of(url), body)
+        if call is not None:
+            self._watch.calling(call)
         try:
             answer = self._inner.send(
                 method, url, headers=headers, body=body, connect_timeout=connect_timeout, read_timeout=read_timeout
             )
         finally:
-            if method == "POST" and path in _CREATES:
+            if call is not None and call.kind:
                 self._watch.called()
-        if method == "POST":
-            self._watch.answered(path, body, answer.status)
+        if call is not None and method == "POST":
+            self._watch.answered(call, answer.status)
+        return answer
+
+
+class _WatchedHandler:
+    def __init__(self, watch: Watch, inner: Handler) -> None:
+        self._watch = watch
+        self._inner = inner
+
+    def handle(self, headers: Mapping[str, str], body: bytes) -> SimResponse:
+        """Tell, answer, tell."""
+        call = aws_call(aws_request(headers, body))
+        if call is not None:
+            self._watch.calling(call)
+        try:
+            answer = self._inner.handle(headers, body)
+        finally:
+            if call is not None and call.kind:
+                self._watch.called()
+        if call is not None:
+            self._watch.answered(call, answer.status)
         return answer

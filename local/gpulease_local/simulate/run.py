@@ -1,7 +1,6 @@
 """Runs whole leases through the real workflows in virtual time and reports what the provider's book says afterwards."""
 
 import hashlib
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +54,7 @@ class Simulation:
         self._faults = faults
         self.attacked = faults == "all"
         self.effects = Effects()
-        self.watch = Watch(lambda: self.stack.cloud.book, lambda: self.stack.clock.time(), DEPLOYMENT)
+        self.watch = Watch(lambda: self.stack.clouds, lambda: self.stack.clock.time(), DEPLOYMENT)
         self.names: dict[str, str] = {}
         """Lease id to the name in its wish."""
         self.stories: dict[str, Story] = {}
@@ -80,7 +79,7 @@ class Simulation:
         self.climate = Climate(
             seed=seed,
             deployment=DEPLOYMENT,
-            cloud=self.stack.cloud,
+            clouds=self.clouds,
             engine=self.stack.engine,
             watch=self.watch,
             happens=self.storm.happens,
@@ -90,8 +89,6 @@ class Simulation:
         self.effects.on_created = self._created
         self.watch.on_running = self._runs
         self.watch.on_leaving = self._leaving
-        self.watch.members = self.clouds.members
-        self.watch.block_user = self.clouds.user_of
         self._caches = SharedCaches(lambda: self.stack)
         self.watch.unclean = lambda lease: self.climate.just_stepped_forward()
         self._log = hashlib.sha256()
@@ -274,7 +271,9 @@ class Simulation:
             return
         if not self.storm.happens(lease_id, "removed_by_hand", living[-1]):
             return
-        self.stack.cloud.remove_by_hand(living[-1])
+        cloud = self.clouds.of(living[-1])
+        if cloud is not None:
+            cloud.remove_by_hand(living[-1])
         story.removed_at = now
 
     def _on_transition(self, event: TransitionEvent) -> None:
@@ -290,27 +289,29 @@ class Simulation:
     def _leaving(self, row: Resource) -> None:
         """A machine is given up: write down how it really was, as long as the provider knows."""
         story = self.stories.get(self.names.get(row.lease_id, ""))
-        machine = self.stack.cloud.account.machines.get(row.provider_id)
-        if story is None or machine is None:
+        cloud = self.clouds.of(row.provider_id) if row.provider_id else None
+        ready_at = cloud.ready_at(row.provider_id) if cloud is not None else None
+        if story is None or cloud is None or ready_at is None:
             return
-        story.ready_at[row.marker] = math.inf if machine.active_at() == math.inf else machine.ssh_at
-        suspended = machine.moment(self.stack.clock.time()).status == "suspended"
-        story.suspended = story.suspended or suspended
+        story.ready_at[row.marker] = ready_at
+        if ended := cloud.ended_for(row.provider_id):
+            story.ended_for.add(ended)
 
     def _report(self, start: float, wall_seconds: float) -> Report:
         now = self.stack.clock.time()
         records = [self.stack.record(lease.id) for lease in self.stack.leases()]
         for record in records:
             self._log.update(record.lease.model_dump_json().encode())
-        for each in self.stack.cloud.book.objects():
-            self._log.update(f"{each.id} {each.created} {each.destroyed} {each.cost_usd}\n".encode())
+        for cloud in self.clouds:
+            for line in cloud.log_lines():
+                self._log.update(line.encode())
         for seen in self.storm.seen:
             self._log.update(repr(seen).encode())
         verdict = Verdict(
             records=records,
             names=self.names,
             stories=self.stories,
-            book=self.stack.cloud.book,
+            clouds=self.clouds,
             watch=self.watch,
             climate=self.climate,
             seen=self.storm.seen,
@@ -323,7 +324,7 @@ class Simulation:
             seed=self._seed,
             faults=self._faults,
             refused=self._refused,
-            provider_calls=self.stack.cloud.calls_total,
+            provider_calls=sum(cloud.calls() for cloud in self.clouds),
             transitions=self._transitions,
             alarms=len(self.stack.log.alarms),
             virtual_hours=round((now - start) / 3600, 2),

@@ -10,11 +10,10 @@ from gpulease.domain.cost import cost_of
 from gpulease.domain.lease import LeaseKind, LeaseState, Reason
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind
-from gpulease_sim.vultr.book import Book
 
-from gpulease_local.books import MACHINES
 from gpulease_local.simulate.audit import CENT, audit
 from gpulease_local.simulate.climate import Climate
+from gpulease_local.simulate.clouds import MACHINE, Clouds
 from gpulease_local.simulate.expected import Story, why_wrong
 from gpulease_local.simulate.invariants import SWEEP_SECONDS, UNOWNED_LIMIT_SECONDS, Violation, Watch
 from gpulease_local.simulate.report import Report
@@ -37,7 +36,7 @@ class Verdict:
     records: Sequence[LeaseRecord]
     names: Mapping[str, str]
     stories: Mapping[str, Story]
-    book: Book
+    clouds: Clouds
     watch: Watch
     climate: Climate
     seen: Sequence[Misfortune]
@@ -72,7 +71,7 @@ class Verdict:
 
     def fill(self, report: Report) -> Report:
         """Write everything that was judged into the report."""
-        found = audit(self.book, self.records, self.now, without=self.watch.foreign)
+        found = audit(self.clouds, self.records, self.now, without=self.watch.foreign)
         wrong = self._wrong_reasons()
         longest, in_all = self._longest_unowned()
         limit = UNOWNED_LIMIT_SECONDS + DESTROY_SECONDS
@@ -96,7 +95,7 @@ class Verdict:
         report.strangers_untouched = len(self.watch.foreign)
         report.foundlings = len(self.watch.planted)
         report.reasons = dict(sorted(Counter((lease.reason or Reason.LOST).value for lease in ended).items()))
-        report.machines_created = sum(each.kind in MACHINES for each in self.book.objects())
+        report.machines_created = sum(each.role == MACHINE for each in self.clouds.things())
         report.caches = sum(record.lease.kind is LeaseKind.CACHE for record in self.records)
         report.leases_with_cache = sum(bool(record.lease.cache_id) for record in self.ours)
         report.cost_book_usd = str(found.cost_book_usd.quantize(CENT))
@@ -166,14 +165,17 @@ class Verdict:
         return broken
 
     def _cost(self, record: LeaseRecord, row: Resource) -> list[Violation]:
-        entry = self.book.find(row.provider_id)
+        entry = self.clouds.find(row.provider_id)
         if entry is None:
             return []
-        ledger, book = cost_of(row, self.now).quantize(CENT), self.book.get(entry.id).cost_usd.quantize(CENT)
+        moment = self.now.timestamp()
+        whole = [entry, *self.clouds.parts_of(row.marker)]
+        book = sum((each.source.cost_usd(moment) for each in whole), Decimal(0)).quantize(CENT)
+        ledger = cost_of(row, self.now).quantize(CENT)
         if ledger == book:
             return []
         story = self._story(record)
-        hour = max(rate for _, rate, _ in entry.rates).quantize(CENT) + CENT
+        hour = sum((each.source.usd_per_hour() for each in whole), Decimal(0)).quantize(CENT) + CENT
         detail = f"{entry.id}: ledger {ledger}, book {book}"
         if ledger < book:
             # A clock that was set back reads the end of a machine too early: by one started hour at most.
