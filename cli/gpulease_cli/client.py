@@ -22,6 +22,7 @@ from gpulease_cli import __version__
 from gpulease_cli.cache_views import CacheView
 from gpulease_cli.clock import Clock, WallClock
 from gpulease_cli.doctor_views import DoctorView, SweepView
+from gpulease_cli.drain_views import DrainView
 from gpulease_cli.text import clean
 from gpulease_cli.views import EventsPage, EventView, Json, LeaseView, OffersView, PlanView
 
@@ -226,6 +227,18 @@ class Client:
     def sweep(self, *, dry_run: bool = False) -> SweepView:
         """Sweep now (admins). Safe to repeat."""
         return SweepView.read(self._object("POST", "/v1/sweep", [("dry_run", "true")] if dry_run else []))
+
+    def drain(self) -> DrainView:
+        """Refuse new leases and give back the open ones (admins). Ask again until it is done."""
+        return DrainView.read(self._object("POST", "/v1/drain"))
+
+    def drain_state(self) -> DrainView:
+        """How far draining is (admins)."""
+        return DrainView.read(self._object("GET", "/v1/drain"))
+
+    def stop_draining(self) -> DrainView:
+        """Take new leases again (admins)."""
+        return DrainView.read(self._object("DELETE", "/v1/drain"))
 
     def health(self) -> Json:
         return self._object("GET", "/v1/health")

@@ -30,6 +30,7 @@ _COMMANDS = {
     "down": "Give machines back and wait until they are gone.",
     "cache": "Keep models, packages and images between machines.",
     "doctor": "Compare what is held with what the providers show.",
+    "drain": "Give everything back, before the stack is deleted.",
     "sweep": "Give back now what is in nobody's hands.",
     "configure": "Use a deployed stack from now on.",
     "secrets": "Keep the keys of provider accounts.",

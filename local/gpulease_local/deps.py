@@ -17,6 +17,7 @@ from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ports import (
     AgentStore,
     Clock,
+    DrainStore,
     FailedExecutions,
     Ids,
     Ledger,
@@ -51,6 +52,7 @@ class LocalDeps:
     shared: SharedReads
     sweeps: SweepStore
     agents: AgentStore
+    drains: DrainStore
     providers: Providers
     workflows: Workflows
     failed_executions: FailedExecutions

@@ -23,11 +23,13 @@ from gpulease.domain.agent_protocol import HEARTBEAT_PATH
 from gpulease.errors import GpuleaseError
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_agents import SqliteAgentStore
+from gpulease.ledger.sqlite_drains import SqliteDrainStore
 from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy
 from gpulease.runtime.world import RandomIds
+from gpulease_sim.guests import GuestHost
 from gpulease_sim.vultr import Fault, Settings, VultrCloud
 
 from gpulease_local.asl import DefinitionRefused, SqliteStore
@@ -59,6 +61,9 @@ WORKERS = 8
 """Provider calls under way at once; each may wait a minute for an answer."""
 
 
+TELL_GUESTS_EVERY_SECONDS = 5.0
+
+
 class ServerRefused(Exception):
     """The server cannot start as asked; one line for people."""
 
@@ -80,6 +85,8 @@ class Options:
     """Where machines reach this server; None = they get no agent."""
     simulator: Settings | None = None
     """How the simulated account behaves from its first start on."""
+    guests: GuestHost | None = None
+    """What runs on the simulated machines; None = nothing."""
     faults: tuple[Fault, ...] = ()
     """Scripted misbehaviour of the simulated provider; not kept over a restart."""
 
@@ -150,6 +157,7 @@ class LocalServer:
             offers=SqliteOfferStore(ledger.file),
             sweeps=SqliteSweepStore(ledger.file),
             agents=SqliteAgentStore(ledger.file),
+            drains=SqliteDrainStore(ledger.file),
             shared=SqliteSharedReads(ledger.file),
             ids=ids,
             secrets=side.secrets,
@@ -179,6 +187,7 @@ class LocalServer:
             seed=options.seed,
             settings=options.simulator,
             faults=options.faults,
+            guests=options.guests,
             opened=opened,
         )
 
@@ -189,6 +198,9 @@ class LocalServer:
             self.stack.fill_price_lists()
         self.stack.start_schedules(price_lists_now=not empty)
         self.stack.engine.call_every(FORGET_EXECUTIONS_EVERY_SECONDS, self._forget_executions)
+        if self.cloud is not None and self.options.guests is not None:
+            # Machines boot also while nobody asks for them.
+            self.stack.engine.call_every(TELL_GUESTS_EVERY_SECONDS, self.cloud.tell_guests)
 
     def _forget_executions(self) -> None:
         """Ended ones whose names are free again; what they did is in the ledger."""

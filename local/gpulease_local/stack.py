@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpulease.ledger.sqlite_agents import SqliteAgentStore
+from gpulease.ledger.sqlite_drains import SqliteDrainStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import (
     AgentStore,
+    DrainStore,
     Ids,
     Ledger,
     Log,
@@ -63,6 +65,7 @@ class World:
     policy: Policy
     sweeps: SweepStore = field(default_factory=SqliteSweepStore)
     agents: AgentStore = field(default_factory=SqliteAgentStore)
+    drains: DrainStore = field(default_factory=SqliteDrainStore)
     shared: SharedReads = field(default_factory=SqliteSharedReads)
     store: Store = field(default_factory=MemoryStore)
     seed: int = 0
@@ -86,6 +89,7 @@ class Stack:
             shared=world.shared,
             sweeps=world.sweeps,
             agents=world.agents,
+            drains=world.drains,
             providers=LocalProviders(
                 world.accounts,
                 secrets=world.secrets,

@@ -14,6 +14,7 @@ from gpulease.domain.resource import BillingRule, Rate, Resource, ResourceKind, 
 from gpulease.errors import InputInvalid
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_agents import SqliteAgentStore
+from gpulease.ledger.sqlite_drains import SqliteDrainStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy
@@ -183,6 +184,7 @@ class World:
     offers: Any = field(default_factory=KeptOffers)
     sweeps: Any = field(default_factory=SqliteSweepStore)
     agents: Any = field(default_factory=SqliteAgentStore)
+    drains: Any = field(default_factory=SqliteDrainStore)
     shared: Any = field(default_factory=SqliteSharedReads)
     providers: Any = field(default_factory=OneProvider)
     workflows: Any = field(default_factory=RecordedWorkflows)

@@ -12,6 +12,7 @@ from typing import Any
 from gpulease.domain.event import Fact
 from gpulease.ledger.dynamo import DynamoLedger, DynamoOfferStore
 from gpulease.ledger.dynamo_agents import DynamoAgentStore
+from gpulease.ledger.dynamo_drains import DynamoDrainStore
 from gpulease.ledger.dynamo_shared import DynamoSharedReads
 from gpulease.ledger.dynamo_sweeps import DynamoSweepStore
 from gpulease.ledger.keys import RUNTIME_TABLE_SPEC, TABLE_SPEC
@@ -19,8 +20,10 @@ from gpulease.ports import FailedExecution, FailedExecutions, Ledger, Notifier, 
 from gpulease.runtime.world import RandomIds
 from gpulease_local.deps import LocalProviders
 from gpulease_local.simulate.virtual import VirtualStack
+from gpulease_local.simulate.workloads import Workload
 from gpulease_sim.vultr import Settings
 
+from tests.support.ec2_world import steady as steady_aws
 from tests.support.ministack import Ministack
 
 Call = tuple[str, str, str]
@@ -106,14 +109,21 @@ class _Secrets:
 
     def provider_key(self, account: str, *, fresh: bool = False) -> str:
         """See `ports.Secrets.provider_key`."""
-        self.recorder.note("secretsmanager:GetSecretValue", "secrets")
+        secrets = "secrets of caches" if account.startswith("cache/") else "secrets"
+        self.recorder.note("secretsmanager:GetSecretValue", secrets)
         return self.inner.provider_key(account, fresh=fresh)
 
 
 class RecordedStack:
     """A virtual stack on DynamoDB whose calls are recorded. `close()` after use."""
 
-    def __init__(self, server: Ministack, settings: Settings, number: int = 0) -> None:
+    def __init__(
+        self,
+        server: Ministack,
+        settings: Settings,
+        number: int = 0,
+        workload_of: Callable[[str], Workload | None] | None = None,
+    ) -> None:
         names = {f"Ledger-{number}": "LedgerTable", f"Runtime-{number}": "RuntimeTable"}
         self.recorder = recorder = Recorder(names)
         client = server.client("dynamodb")
@@ -123,16 +133,20 @@ class RecordedStack:
         client.meta.events.register("provide-client-params.dynamodb", recorder.on_dynamodb)
         self.stack = stack = VirtualStack(
             settings=settings,
+            providers=("vultr", "aws"),
+            aws_settings=steady_aws(),
             wrap_ledger=lambda _: self._ledger(client, ledger_table),
             wrap_sweeps=lambda _: DynamoSweepStore(client, ledger_table, sleep=lambda _: None),
             wrap_agents=lambda _: DynamoAgentStore(client, ledger_table, ids=RandomIds(), sleep=lambda _: None),
             wrap_workflows=lambda inner: self._lossy(_Workflows(inner, recorder)),
+            workload_of=workload_of,
         )
         deps, world = stack.stack.deps, stack.stack.world
         secrets = _Secrets(deps.secrets, recorder)
         shared = DynamoSharedReads(client, runtime_table, sleep=lambda _: None)
         stack.stack.deps = dataclasses.replace(
             deps,
+            drains=DynamoDrainStore(client, ledger_table, sleep=lambda _: None),
             offers=DynamoOfferStore(client, runtime_table, sleep=lambda _: None),
             shared=shared,
             secrets=secrets,
@@ -173,6 +187,17 @@ class RecordedStack:
         """One lease from asked for to running to released; its id."""
         lease = self.stack.up(**request)
         self.wait_for(lease, "running")
+        self.stack.down(lease)
+        self.wait_for(lease, "released")
+        return lease
+
+    def pause_and_resume(self, **request: Any) -> str:
+        """One lease from asked for to released, by way of a pause; its id."""
+        lease = self.stack.up(**request)
+        for word, state in (("", "running"), ("pause", "paused"), ("resume", "running")):
+            if word:
+                self.stack.api("POST", f"/v1/leases/{lease}/{word}")
+            self.wait_for(lease, state)
         self.stack.down(lease)
         self.wait_for(lease, "released")
         return lease

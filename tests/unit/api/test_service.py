@@ -161,6 +161,9 @@ def test_the_description_names_every_route_and_its_problems(description: dict[st
         "getHealth",
         "getDoctor",
         "sweep",
+        "drain",
+        "getDrain",
+        "stopDraining",
     }
     assert set(operations["createLease"]["responses"]) >= {"200", "202", "401", "409", "413", "415", "422", "503"}
     for operation in operations.values():

@@ -25,6 +25,7 @@ from gpulease.provider_port import VolumeRequest as VolumeRequest
 
 if TYPE_CHECKING:  # few functions need these, and each model costs a cold start a millisecond
     from gpulease.domain.agent import AgentRecord
+    from gpulease.domain.drain import Drain
     from gpulease.domain.sweep import SweepState
 
 T = TypeVar("T")
@@ -152,6 +153,16 @@ class SweepStore(Protocol):
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
+class DrainStore(Protocol):
+    """Whether the deployment is being drained. May raise LedgerUnavailable anywhere."""
+
+    def load(self) -> "Drain":
+        """Consistent: what was saved before this is seen. Not draining where nothing is stored."""
+        ...
+
+    def save(self, drain: "Drain") -> None: ...
+
+
 class AgentStore(Protocol):
     """The agents' rows, one per lease. May raise LedgerUnavailable anywhere."""
 
@@ -274,6 +285,8 @@ class Deps(Protocol):
     def sweeps(self) -> SweepStore: ...
     @property
     def agents(self) -> AgentStore: ...
+    @property
+    def drains(self) -> DrainStore: ...
     @property
     def providers(self) -> Providers: ...
     @property

@@ -6,6 +6,7 @@ one idempotency key make one lease, however they race and however late the secon
 
 import base64
 import json
+from contextlib import suppress
 from hashlib import sha256
 from http import HTTPStatus
 
@@ -23,11 +24,20 @@ from gpulease.domain.offer import Offer
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.transitions import new_lease
 from gpulease.domain.user_data import UserDataTooLarge
-from gpulease.errors import GpuleaseError, LeaseExists, LeaseNotFound, LedgerUnavailable
+from gpulease.draining import DETAIL, end_while_draining
+from gpulease.errors import (
+    GpuleaseError,
+    LeaseConflict,
+    LeaseExists,
+    LeaseNotFound,
+    LeaseSuperseded,
+    LedgerUnavailable,
+)
 from gpulease.pause_facts import pause_notice
 from gpulease.ports import Deps
 
 MAX_NEW_IDS = 3
+MAX_TRIES = 5
 
 
 def accept(
@@ -50,8 +60,31 @@ def accept(
             return _replay(deps.ledger.load(keyed_id), caller, digest, deps)
     else:
         lease = _make_with_new_id(request, caller, digest, deps, cache_id)
+    if _ends_at_once(lease.id, deps):
+        raise draining(lease.id)
     start(deps, lease, "provision")
     return LeaseRecord(lease)
+
+
+def _ends_at_once(lease_id: str, deps: Deps) -> bool:
+    """Whether the deployment began to be drained while the lease was written; it is ended then."""
+    is_draining = False
+    try:
+        is_draining = deps.drains.load().on
+        for _ in range(MAX_TRIES if is_draining else 0):
+            # Whoever drains may have been there first, and has ended it: so the next look says.
+            with suppress(LeaseConflict, LeaseSuperseded):
+                return end_while_draining(deps.ledger.load(lease_id), deps)
+    except GpuleaseError as error:
+        # The lease is recorded, and its workflow looks at the switch before it asks for anything.
+        deps.log.warning("drain_left", lease_id=lease_id, error=type(error).__name__)
+    return is_draining
+
+
+def draining(lease_id: str | None = None) -> Problem:
+    """409: nothing new begins here."""
+    text = f"{DETAIL}: nothing new begins (`gpulease drain --off` ends that)"
+    return Problem(HTTPStatus.CONFLICT, "draining", text, lease_id=lease_id)
 
 
 def dry_run(request: LeaseRequest, caller: Caller, deps: Deps, catalogue: CatalogueReader) -> DryRun:
@@ -120,6 +153,10 @@ def start(deps: Deps, lease: Lease, machine: str) -> None:
 
 def _make(request: LeaseRequest, lease_id: str, caller: Caller, digest: str, deps: Deps, cache_id: str) -> Lease | None:
     """The lease as recorded; None when the id is taken."""
+    if deps.drains.load().on:
+        if _load(deps, lease_id) is None:
+            raise draining()
+        return None
     lease, event = new_lease(
         lease_id=lease_id,
         owner=caller.owner,

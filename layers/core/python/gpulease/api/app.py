@@ -22,6 +22,7 @@ from gpulease.api.openapi import PUBLIC_PATHS, Document
 from gpulease.api.problems import FieldError, Problem, field_errors, invalid, unavailable
 from gpulease.api.routes_caches import caches_router
 from gpulease.api.routes_doctor import SweepNow, doctor_router
+from gpulease.api.routes_drain import drain_router
 from gpulease.api.routes_leases import leases_router
 from gpulease.api.routes_meta import meta_router
 from gpulease.api.routes_offers import offers_router
@@ -120,6 +121,7 @@ def create_app(deps: Deps, sweep: SweepNow | None = None) -> APIGatewayHttpResol
     app.include_router(caches_router(deps, catalogue))
     app.include_router(offers_router(deps, catalogue))
     app.include_router(doctor_router(deps, sweep))
+    app.include_router(drain_router(deps))
     app.include_router(meta_router(deps, catalogue, document))
     document.describes(app)
     _handle_errors(app)

@@ -7,7 +7,7 @@ write comes last of everything that can refuse; two requests for one name make o
 from decimal import Decimal
 from http import HTTPStatus
 
-from gpulease.api.accept import start
+from gpulease.api.accept import draining, start
 from gpulease.api.cache_use import find, found
 from gpulease.api.caller import Caller
 from gpulease.api.catalogue import Catalogue
@@ -74,6 +74,8 @@ def make(request: CacheRequest, caller: Caller, deps: Deps, catalogue: Catalogue
                 # The first request may have ended between the write and the start.
                 start(deps, existing.lease, "cache")
             return existing, False
+        if deps.drains.load().on:
+            raise draining()
         lease, told = new_cache(spec, request.name, generation, deps.clock.now())
         try:
             deps.ledger.create_lease(lease, [told])

@@ -9,7 +9,8 @@ Ledger table, one item collection per lease (`pk` = lease id):
     resource#<resource id>    one resource
     script                    the start script
 
-and one of its own (`pk` = "sweep", which no lease id is) for what sweeps remember, `sweep#<account>#<region>`.
+and one of its own (`pk` = "sweep", which no lease id is) for what sweeps remember, `sweep#<account>#<region>`, and
+one (`pk` = "deployment") for the switch `drain`.
 
 `lease` and `resource#` are neighbours, so one query reads a lease with its resources and nothing else. Every row has
 `token` (of the commit that wrote it last) and `doc` (the model as JSON); agent, lease and resource have `version`.
@@ -37,6 +38,7 @@ RESOURCE_PREFIX = "resource#"
 EVENT_PREFIX = "event#"
 SCRIPT_SK = "script"
 SWEEPS = "sweep"
+DEPLOYMENT, DRAIN_SK = "deployment", "drain"
 SWEEP_PREFIX = "sweep#"
 LAST_OF_RECORD = RESOURCE_PREFIX + "\U0010ffff"
 """Sorts after every resource: `lease` to here is a lease with its resources."""

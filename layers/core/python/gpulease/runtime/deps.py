@@ -11,6 +11,7 @@ from gpulease.ports import (
     AgentStore,
     Clock,
     Deps,
+    DrainStore,
     FailedExecutions,
     Ids,
     Ledger,
@@ -59,6 +60,7 @@ class LazyDeps:
     shared: SharedReads
     sweeps: SweepStore
     agents: AgentStore
+    drains: DrainStore
     providers: Providers
     workflows: Workflows
     failed_executions: FailedExecutions
@@ -110,6 +112,13 @@ class AwsDeps:
         from gpulease.runtime.world import sleep
 
         return DynamoSweepStore(self._dynamodb, self._settings.ledger_table, sleep=sleep)
+
+    @cached_property
+    def drains(self) -> DrainStore:
+        from gpulease.ledger.dynamo_drains import DynamoDrainStore
+        from gpulease.runtime.world import sleep
+
+        return DynamoDrainStore(self._dynamodb, self._settings.ledger_table, sleep=sleep)
 
     @cached_property
     def agents(self) -> AgentStore:

@@ -13,6 +13,7 @@ from gpulease.domain.record import Change
 from gpulease.domain.selection import next_offers
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved
 from gpulease.domain.user_data import UserDataTooLarge
+from gpulease.draining import end_while_draining
 from gpulease.errors import (
     ProviderAuthFailed,
     ProviderError,
@@ -45,6 +46,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("handed_over")
     if record.lease.attempt is not None:
         return Outcome("offer")
+    if end_while_draining(record, deps):
+        return Outcome("superseded")
     start_overdue_release(record, deps, now)
     offers = [o for s in deps.offers.load() if s.provider in deps.providers.accounts() for o in s.offers]
     offers = _that_carry(record.lease, offers, deps)
