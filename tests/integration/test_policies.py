@@ -29,6 +29,8 @@ RARE = {
     ("secretsmanager:GetSecretValue", "secrets"): "the doctor's look at the provider",
     ("sns:Publish", "AlarmTopic"): "a key is refused, something is stuck or unowned",
     ("states:DescribeExecution", "release"): "a release that is overdue",
+    ("states:DescribeExecution", "pause"): "a pause that lasts",
+    ("states:DescribeExecution", "resume"): "a resume that lasts",
     ("states:StartExecution", "provision"): "a provisioning that has lasted for hours goes on in a new execution",
     ("states:StartExecution", "release"): "a release that nobody works on",
     ("states:StartExecution", "pause"): "a pause that has lasted for hours, a machine that others stopped or that failed",
