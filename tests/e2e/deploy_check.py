@@ -66,7 +66,8 @@ def _check(report: Report, work: Path) -> None:
         settings = {"public_address": "127.0.0.1", "requests_per_second": None}
         simulator = Simulator.start(time_scale=TIME_SCALE, settings=settings, repository=REPOSITORY)
         stack.callback(simulator.stop)
-        parameters = {"VultrUrl": simulator.url, "SshPort": str(ssh_port)}
+        # Nothing runs on the simulated machines here: that their SSH port answers is what makes them ready.
+        parameters = {"VultrUrl": simulator.url, "SshPort": str(ssh_port), "Agents": "false"}
 
         report.say("stand-in of AWS and simulated Vultr: they answer")
         source = sam.copy("stack")
@@ -321,7 +322,8 @@ class World:
         except NotAsExpected as late:
             states = {lease: api.lease(lease).state for lease in wanted}
             faults = "; ".join(self.deployed.faults()) or "no fault in any execution"
-            raise NotAsExpected(f"{late}, but {states}: {faults}") from None
+            stories = " / ".join(_why(api, api.lease(lease)) for lease in wanted if states[lease] != wanted[lease])
+            raise NotAsExpected(f"{late}, but {states}: {faults}: {stories}") from None
 
     def _asked(self, lease: str) -> bool:
         return any(each.provider_id for each in self.api.lease(lease).resources)
