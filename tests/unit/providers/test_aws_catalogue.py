@@ -7,14 +7,17 @@ from decimal import Decimal
 import pytest
 from gpuhunt import AcceleratorVendor, CatalogItem, CPUArchitecture  # type: ignore[import-untyped]
 from gpuhunt._internal.storage import dump  # type: ignore[import-untyped]
+from gpulease.domain.selection import matching
+from gpulease.domain.spec import LeaseSpec
 from gpulease.errors import ProviderRejected, ProviderUnavailable, ProviderUnexpected
 from gpulease.providers.aws.catalogue import download, rows_of
 from gpulease.providers.aws.options import CatalogueRow
 from gpulease.providers.http import Fault, RawResponse, TransportError
+from gpulease.providers.offers_gpuhunt import collect
 from gpulease_sim.aws import Fault as ApiFault
 
 from tests.support.aws_world import OTHER_REGION, REGION, AwsWorld
-from tests.support.provider_world import Lines
+from tests.support.provider_world import Lines, ManualClock, VultrWorld
 from tests.unit.providers.test_http import Scripted
 
 URL = "https://catalogue.test"
@@ -129,3 +132,26 @@ def test_without_any_region_that_answers_there_are_no_offers_to_tell_of() -> Non
         world.provider.offers()
     with pytest.raises(ProviderRejected):
         AwsWorld(regions=()).provider.offers()
+
+
+def test_offers_come_out_of_gpuhunts_catalogue_as_they_went_in() -> None:
+    world = AwsWorld()
+    given = world.provider.offers()
+
+    collected = collect([world.provider, VultrWorld().provider], clock=ManualClock(), log=Lines())
+
+    assert not collected.failures
+    aws = next(snapshot for snapshot in collected.snapshots if snapshot.provider == "aws")
+    assert {offer.key: offer for offer in aws.offers} == {offer.key: offer for offer in given}
+    assert {snapshot.provider for snapshot in collected.snapshots if snapshot.offers} == {"aws", "vultr"}
+
+
+def test_a_larger_disk_makes_an_offer_fit_at_its_price() -> None:
+    offers = AwsWorld().provider.offers()
+
+    fits = matching(LeaseSpec(gpu=("L4",), min_disk_gb=500), offers)
+
+    assert {offer.disk_gb for offer in fits} == {500}
+    small = {offer.key: offer.price_per_hour_usd for offer in matching(LeaseSpec(gpu=("L4",)), offers)}
+    assert all(offer.price_per_hour_usd > small[offer.key] for offer in fits)
+    assert matching(LeaseSpec(gpu=("L4",), min_disk_gb=20_000), offers) == []
