@@ -1,4 +1,5 @@
-"""`python -m gpulease_local.demo`: five leases that meet what real clouds do, through the real API, in under a minute.
+"""`python -m gpulease_local.demo`: a lease that goes idle and comes back with its data (`demo_idle.py`), then five that
+meet what real clouds do; through the real API, in about a minute.
 
 Invariants: its own temporary folder and a free port, no network beyond loopback, no key; the last line is computed from
 the simulated provider's own book, and the exit status is 1 when that line, or a story, is not what it should be.
@@ -19,6 +20,7 @@ from gpulease.runtime.world import monotonic, sleep
 from gpulease_cli.client import Client
 from gpulease_sim.vultr import BookObject, VultrCloud
 
+from gpulease_local import demo_idle
 from gpulease_local.books import MACHINES, Comparison, all_records, compare
 from gpulease_local.demo_cases import (
     CANCEL_AFTER_SECONDS,
@@ -233,8 +235,11 @@ def _play_and_judge(
 
 
 def main() -> int:
-    """The command line: no options."""
-    return run(sys.stdout)
+    """The command line: no options. First the lease that goes idle, then the five that meet what real clouds do."""
+    act = demo_idle.play(lambda line: print(line, flush=True))
+    print(f"{act.line}\n", flush=True)
+    status = run(sys.stdout)
+    return status if act.good else 1
 
 
 if __name__ == "__main__":

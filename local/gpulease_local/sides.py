@@ -13,6 +13,7 @@ from gpulease.ports import Probe, Secrets
 from gpulease.providers.http import Transport
 from gpulease.providers.requests_transport import RequestsTransport
 from gpulease.runtime.world import TcpProbe, monotonic
+from gpulease_sim.guests import GuestHost
 from gpulease_sim.vultr import Fault, Settings, VultrCloud
 from gpulease_sim.vultr.state_file import StateFile
 
@@ -52,13 +53,14 @@ def simulated_side(
     seed: int,
     settings: Settings | None,
     faults: tuple[Fault, ...],
+    guests: GuestHost | None = None,
     opened: ExitStack,
 ) -> Side:
     """A simulated Vultr in this process, kept in `folder`."""
     clock = continued_clock(folder / "clock.json", scale)
     state = StateFile(folder / "simulated-vultr.sqlite")
     opened.callback(state.close)
-    cloud = VultrCloud(clock.time, seed, settings, state=state)
+    cloud = VultrCloud(clock.time, seed, settings, state=state, guests=guests)
     if faults:
         cloud.replace_faults(list(faults))
     return Side(

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from gpulease.runtime.world import monotonic
-from gpulease_local import demo
+from gpulease_local import demo, demo_idle
 from gpulease_local.demo_cases import CASES
 from gpulease_sim.vultr import VultrCloud
 from gpulease_sim.vultr.book import Entry
 
-ALLOWED_SECONDS = 60.0
+ALLOWED_SECONDS = 90.0
+IDLE = "idle: paused=1 resumed=1 data=kept machines=2 released=1 billed_at_provider=0 cache=kept at $5.00 per month"
 GOOD = "demo: leases=5 running_ok=4 released=5 billed_at_provider=0 orphans=0 duplicates=0"
 LOST = [case for case in CASES if case.name == "lost"]
 
@@ -55,7 +56,7 @@ def _no_fault(cloud: VultrCloud) -> None:
     cloud.replace_faults([])
 
 
-def test_five_leases_meet_their_mishaps_and_end_well_within_a_minute(tmp_path: Path) -> None:
+def test_a_lease_comes_back_with_its_data_and_five_meet_their_mishaps_and_end_well(tmp_path: Path) -> None:
     started = monotonic()
 
     done = subprocess.run(
@@ -70,11 +71,21 @@ def test_five_leases_meet_their_mishaps_and_end_well_within_a_minute(tmp_path: P
 
     lines = done.stdout.splitlines()
     assert lines[-1] == GOOD, done.stdout[-3000:] + done.stderr[-2000:]
+    assert IDLE in lines
     assert done.returncode == 0
     assert monotonic() - started < ALLOWED_SECONDS
     assert not any("NOT AS PLANNED" in line for line in lines)
     assert not any(line.startswith("\x1b") for line in lines)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_second_machine_would_tell_if_the_data_were_lost() -> None:
+    said: list[str] = []
+
+    act = demo_idle.play(said.append, break_cache=True)
+
+    assert not act.good
+    assert act.line.startswith("idle: paused=1 resumed=1 data=LOST"), said
 
 
 @pytest.mark.parametrize(

@@ -659,6 +659,8 @@ class Agent(Cache):
         """What is told. Each signal by how long ago it was seen: no clock but ours has a part in it."""
         keys = [read(path).strip()[:800] for path in sorted(glob.glob(self.path("/etc/ssh/ssh_host_*_key.pub")))]
         script = self.state.get("script", {})
+        # In a demo the clock of the API runs so many times as fast.
+        speed = self.seconds("clock_speed", 1)
         return {
             "agent_version": VERSION,
             "boot_id": read(self.machine.proc + "/sys/kernel/random/boot_id").strip(),
@@ -668,7 +670,7 @@ class Agent(Cache):
             "gpu_percent": [card["percent"] for card in self.cards][:16],
             "gpu_memory_mib": [card["memory_mib"] for card in self.cards][:16],
             "gpu_memory_used_mib": [card["used_mib"] for card in self.cards][:16],
-            "seen_seconds_ago": {name: round(max(0.0, now - at), 1) for name, at in self.seen.items()},
+            "seen_seconds_ago": {name: round(max(0.0, now - at) * speed, 1) for name, at in self.seen.items()},
             "host_keys": [key for key in keys if key][:5],
             "mounted": self.mounted[:21],
             "problems": [("%s: %s" % item)[:300] for item in self.problems.items()][:MAX_PROBLEMS],
