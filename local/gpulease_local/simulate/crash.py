@@ -12,6 +12,7 @@ from typing import Any
 
 from gpulease.domain.lease import LeaseState
 from gpulease.runtime.world import monotonic
+from gpulease_sim.aws import Settings as AwsSettings
 
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.simulate.audit import audit
@@ -93,6 +94,8 @@ class OneLease:
         self.stack = VirtualStack(
             seed=seed,
             settings=workflow.settings,
+            providers=("vultr",) if workflow.aws is None else ("aws",),
+            aws_settings=workflow.aws or AwsSettings(),
             wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
             wrap_sweeps=self.effects.wrap_sweeps,
             wrap_agents=self.effects.wrap_agents,

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpulease_sim.aws import Behaviour as AwsBehaviour
+from gpulease_sim.aws import Settings as AwsSettings
 from gpulease_sim.vultr import Behaviour, BlockBehaviour, MachineRule, Settings
 
 VM = Behaviour(
@@ -47,6 +49,20 @@ BLOCK = BlockBehaviour(
     auto_detach_seconds=(5, 5),
     delete_seconds=(2, 2),
 )
+AWS = AwsSettings(
+    instance=AwsBehaviour(
+        running_seconds=(10, 10),
+        ok_seconds=(20, 20),
+        guest_boot_seconds=(8, 8),
+        get_lag_seconds=(1, 1),
+        list_lag_seconds=(2, 2),
+        stopped_seconds=(15, 15),
+        terminated_seconds=(10, 10),
+        interface_linger_seconds=(0, 0),
+    ),
+    buckets={},
+)
+"""Nothing refused for its rate: what is cut is chosen, not drawn."""
 PLAIN = Settings(vm=VM, metal=METAL, vpc_list_lag_seconds=(1, 1))
 _A16 = {"plan_kinds": ["vm"], "gpu": ["A16"], "regions": ["ord", "lax"]}
 
@@ -61,6 +77,8 @@ class Workflow:
     settings: Settings = PLAIN
     hold_seconds: float = 40.0
     cancel_at: str = ""
+    aws: AwsSettings | None = None
+    """On AWS, as this account behaves; None = on Vultr."""
     pause_after: float | None = None
     """Paused so many seconds after it first runs, resumed `paused_for` seconds after that is done, and given back
     `hold_seconds` after it runs again."""
@@ -107,7 +125,14 @@ CACHE_WORKFLOWS: tuple[Workflow, ...] = (
     Workflow("cancel_at_AttachVolume", _WITH_CACHE, _ruled(), cache=_CACHE, cancel_at="AttachVolume"),
 )
 _PAUSED: dict[str, Any] = {"cache": _CACHE, "pause_after": 20.0, "hold_seconds": 5.0}
+_G6 = {"plans": ["g6.xlarge"], "regions": ["us-east-1"]}
+_STOPPED: dict[str, Any] = {"aws": AWS, "pause_after": 20.0, "hold_seconds": 5.0}
+STOP_WORKFLOWS: tuple[Workflow, ...] = (
+    Workflow("pause_stops", _G6, **_STOPPED),
+    Workflow("cancel_at_StartInstance", _G6, **_STOPPED, cancel_at="StartInstance"),
+)
 PAUSE_WORKFLOWS: tuple[Workflow, ...] = (
+    *STOP_WORKFLOWS,
     Workflow("pause_keeps_cache", _WITH_CACHE, _ruled(), **_PAUSED),
     Workflow(
         "pause_while_locked",
