@@ -303,6 +303,20 @@ def test_use_takes_the_warning_back_and_a_cache_in_use_never_ends(new_world: New
     end(world, caches, "models")
 
 
+def test_a_cache_that_a_paused_lease_would_come_back_with_does_not_end(new_world: NewWorld) -> None:
+    world, caches = new_world()
+    cache = caches.make(ADA, expire_after_seconds=7200)
+    (lease,) = world.up(**VM, policy={"paused": {"release_after_seconds": None}})
+    world.until([lease], RUNNING)
+    world.stack.api("POST", f"/v1/leases/{lease}/pause", owner=ADA)
+    world.until([lease], LeaseState.PAUSED)
+
+    world.stack.run_for(3 * DAY)
+
+    assert world.stack.lease(cache).state is RUNNING and world.stack.log.alarms == []
+    end(world, caches, "models")
+
+
 def test_a_volume_deleted_by_hand_ends_the_cache_and_harms_nothing_else(new_world: NewWorld) -> None:
     world, caches = new_world()
     cache, other = caches.make(ADA), caches.make(ADA, name="other")

@@ -208,6 +208,23 @@ def test_a_free_cache_is_removed_and_asking_again_changes_nothing(world: World, 
     assert world.workflows.started[-1] == ("release", f"{cache}-release-2", cache, 2)
 
 
+@pytest.mark.parametrize("state", [LeaseState.PAUSED, LeaseState.RELEASED])
+def test_what_a_paused_lease_would_come_back_with_is_not_removed(
+    world: World, client: Client, state: LeaseState
+) -> None:
+    available(world, client)
+    lease = client.post({"gpu": ["A100"], "cache": HF}).json["id"]
+    row = world.ledger.load(lease).lease
+    world.ledger.commit(Change(lease, lease=row.model_copy(update={"state": state, "next_check_at": None})))
+
+    answer = client.delete("/v1/caches/models")
+
+    if state is LeaseState.PAUSED:
+        assert (answer.status, answer.json["code"], answer.json["lease_id"]) == (409, "cache_in_use", lease)
+    else:
+        assert answer.status == 202
+
+
 # --- for a lease ---
 
 

@@ -15,6 +15,7 @@ from gpulease.api.problems import FieldError, Problem, echo, invalid, unavailabl
 from gpulease.api.schemas_caches import CacheChange, CachePlan, CacheRequest
 from gpulease.api.views import money
 from gpulease.domain.cache import (
+    PAUSED_STATES,
     may_remove,
     new_cache,
     place_of,
@@ -29,7 +30,7 @@ from gpulease.domain.offer import Offer
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.transitions import cancel, event
 from gpulease.errors import InputInvalid, LeaseConflict, LeaseExists, LeaseSuperseded, LedgerUnavailable
-from gpulease.ports import Deps, Provider
+from gpulease.ports import Deps, Ledger, Provider
 
 MAX_TRIES = 8
 
@@ -185,6 +186,9 @@ def remove(user: str, name: str, deps: Deps) -> LeaseRecord:
             return record
         if not may_remove(lease):
             raise Problem(HTTPStatus.CONFLICT, "cache_in_use", f"cache {lease.name} is in use{_by(lease, deps)}")
+        if paused := _paused_with(lease, user, deps.ledger):
+            text = f"cache {lease.name} is kept for {paused.name} ({paused.id}), which is {paused.state}"
+            raise Problem(HTTPStatus.CONFLICT, "cache_in_use", f"{text}; give that back first", lease_id=paused.id)
         try:
             deps.ledger.commit(cancel(record, now=deps.clock.now(), reason=Reason.USER))
         except (LeaseConflict, LeaseSuperseded):
@@ -193,6 +197,19 @@ def remove(user: str, name: str, deps: Deps) -> LeaseRecord:
         start(deps, record.lease, "release")
         return record
     raise _busy(name)
+
+
+def _paused_with(cache: Lease, user: str, ledger: Ledger) -> Lease | None:
+    """A paused lease of the owner's that would come back with this cache."""
+    cursor: str | None = None
+    while True:
+        page = ledger.leases_of(user, states=PAUSED_STATES, cursor=cursor)
+        for lease in page.items:
+            if lease.cache_id == cache.id:
+                return lease
+        cursor = page.cursor
+        if cursor is None:
+            return None
 
 
 def _by(cache: Lease, deps: Deps) -> str:

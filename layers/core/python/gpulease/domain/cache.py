@@ -27,6 +27,7 @@ from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event
 HOURS_PER_MONTH = Decimal(730)
 CHECK_USER_EVERY = timedelta(minutes=10)
 """How often a cache in use is asked whether its machine still exists. Leaving itself does not wait for it."""
+LOOK_AT_KEPT_EVERY = timedelta(days=1)
 WARN_BEFORE = timedelta(hours=48)
 EXPIRY_WARNING = "nobody uses it"
 """How the warning before an end begins; it is taken off when the cache is used again."""
@@ -125,6 +126,10 @@ def is_usable(lease: Lease) -> bool:
     return lease.kind is LeaseKind.CACHE and lease.state is LeaseState.RUNNING
 
 
+PAUSED_STATES = (LeaseState.PAUSING, LeaseState.PAUSED, LeaseState.RESUMING)
+"""Of leases that may come back with the cache: what a pause has kept must be there for the resume."""
+
+
 def may_remove(lease: Lease) -> bool:
     """Whether its owner's word ends it now. One that is being created may be ended too: nobody uses it yet."""
     return not lease.members and lease.state not in (LeaseState.RELEASING, LeaseState.RELEASED)
@@ -180,6 +185,12 @@ def taken(lease: Lease, member: str, now: datetime) -> Lease:
     """The cache with this machine as its one user."""
     used = lease.model_copy(update={"members": (member,), "used_at": now, "updated_at": now, **_unwarned(lease)})
     return used.model_copy(update={"next_check_at": next_check(used, now)})
+
+
+def kept(lease: Lease, now: datetime) -> Lease:
+    """The cache of a lease that is paused: that counts as use, looked at again after a day."""
+    used = lease.model_copy(update={"used_at": now, "updated_at": now, **_unwarned(lease)})
+    return used.model_copy(update={"next_check_at": now + LOOK_AT_KEPT_EVERY})
 
 
 def freed(lease: Lease, now: datetime) -> Lease:

@@ -8,9 +8,11 @@ by the next who wants it, who both ask the user's lease.
 from datetime import timedelta
 
 from gpulease.domain.cache import (
+    PAUSED_STATES,
     expires_at,
     freed,
     is_usable,
+    kept,
     member_needs_cache,
     member_of,
     next_check,
@@ -199,7 +201,10 @@ def check_cache(record: LeaseRecord, deps: Deps) -> str:
         return ""
     now, lease = deps.clock.now(), record.lease
     warn, end = warns_at(lease), expires_at(lease)
-    if warn is not None and warn <= now:
+    ending = any(at is not None and at <= now for at in (warn, end))
+    if ending and _is_kept_for_a_pause(lease, deps):
+        deps.ledger.commit(Change(lease_id=lease.id, lease=kept(lease, now)))
+    elif warn is not None and warn <= now:
         _warn(lease, deps)
     elif warn is None and end is not None and end <= now:
         detail = "nobody has used it for as long as its owner said"
@@ -211,6 +216,18 @@ def check_cache(record: LeaseRecord, deps: Deps) -> str:
         due = now + CHECK_WORKFLOW_EVERY if leftovers else next_check(lease, now)
         deps.ledger.commit(Change(lease_id=lease.id, lease=lease.model_copy(update={"next_check_at": due})))
     return ""
+
+
+def _is_kept_for_a_pause(cache: Lease, deps: Deps) -> bool:
+    """Whether a paused lease of its owner would come back with it. Read only when it would end otherwise."""
+    cursor: str | None = None
+    while True:
+        page = deps.ledger.leases_of(spec_of(cache).user, states=PAUSED_STATES, cursor=cursor)
+        if any(lease.cache_id == cache.id for lease in page.items):
+            return True
+        cursor = page.cursor
+        if cursor is None:
+            return False
 
 
 def _warn(lease: Lease, deps: Deps) -> None:
