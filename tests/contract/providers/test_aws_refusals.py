@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from gpulease.domain.observation import Condition, Observation
 from gpulease.domain.offer import PlanKind
+from gpulease.domain.resource import marker_for
 from gpulease.errors import (
     ProviderAuthFailed,
     ProviderBusy,
@@ -15,10 +16,7 @@ from gpulease.errors import (
 from gpulease.ports import NetworkRequest
 from gpulease_sim.aws import Fault, auth_lost
 
-from tests.support.aws_world import (
-    REGION,
-    AwsWorld,
-)
+from tests.support.aws_world import REGION, AwsWorld, launch, owned
 from tests.support.provider_contract import NETWORK_MARKER, ready_machine
 from tests.support.provider_world import DEPLOYMENT, ref_of
 from tests.support.stop_contract import LONGEST_STOP_SECONDS, look
@@ -142,3 +140,27 @@ def test_a_region_that_is_not_open_to_the_account_is_refused_and_not_empty(world
         list(world.provider.list_owned("ap-southeast-3", DEPLOYMENT))
     with pytest.raises(ProviderRejected):
         list(world.provider.list_owned("nowhere", DEPLOYMENT))
+
+
+def test_c50_all_pages_of_all_lists_are_read_and_a_failed_one_fails_the_list() -> None:
+    world = AwsWorld(page_size=5)
+    made = {launch(world, marker(n), idempotency_token=marker(n)).provider_id for n in range(1, 13)}
+    volumes = {ready_volume(world, marker_for(DEPLOYMENT, f"c-aaaaaaaaaaaa.volume.{n}")).provider_id for n in (1, 2)}
+    networks = {
+        world.provider.create_network(
+            NetworkRequest(REGION, marker_for(DEPLOYMENT, f"n-aaaaaaaaaaaa.network.{n}"))
+        ).provider_id
+        for n in range(1, 8)
+    }
+
+    assert owned(world) == made | volumes | networks
+    assert {seen.provider_id for seen in world.provider.list_machines(REGION)} == made
+
+    world.cloud.faults.add(Fault(action="DescribeInstances", code="InternalError", params="NextToken="))
+    for listing in (lambda: owned(world), lambda: world.provider.list_machines(REGION)):
+        with pytest.raises(ProviderUnavailable):
+            listing()
+
+
+def marker(number: int) -> str:
+    return marker_for(DEPLOYMENT, f"l-aaaaaaaaaaaa.instance.{number}")

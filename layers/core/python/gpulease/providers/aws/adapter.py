@@ -59,7 +59,8 @@ class AwsProvider:
         self.account = context.account
         options = context.options if isinstance(context.options, AwsOptions) else AwsOptions()
         self._options = options
-        self._client = AwsClient(Sessions(options, context.clock, context.base_url), context.sleep)
+        sessions = Sessions(options, context.clock, context.base_url)
+        self._client = AwsClient(sessions, context.sleep, options.page_size)
         shared = Shared(context.shared, context.clock, context.log, context.account)
         places = Places(self._client, options)
         self._machines = Machines(self._client)

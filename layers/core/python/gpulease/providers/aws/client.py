@@ -22,8 +22,7 @@ from gpulease.providers.aws.session import Sessions
 from gpulease.providers.http import mask
 
 PROVIDER = "aws"
-PAGE_SIZE = 1000
-MAX_PAGES = 1000
+MAX_PAGES = 2000
 """More is not an answer: a million of our machines in one region."""
 READ_PAUSES_SECONDS = (0.5, 2.0)
 THROTTLED_STATUS = 429
@@ -35,9 +34,10 @@ Answer = Mapping[str, Any]
 class AwsClient:
     """Calls of one account. `sleep` pauses between tries of a read."""
 
-    def __init__(self, sessions: Sessions, sleep: Callable[[float], None]) -> None:
+    def __init__(self, sessions: Sessions, sleep: Callable[[float], None], page_size: int) -> None:
         self._sessions = sessions
         self._sleep = sleep
+        self._page_size = page_size
 
     def __repr__(self) -> str:
         return f"AwsClient({self._sessions!r})"
@@ -61,7 +61,9 @@ class AwsClient:
         return self._once("ec2", region, operation, True, params)
 
     def listing(self, region: str, operation: str, key: str, /, **params: Any) -> list[Mapping[str, Any]]:
-        """All items of all pages. Raises ProviderError when any page fails."""
+        """All items of all pages. Raises ProviderError when any page fails. What is asked for by ids has no pages."""
+        if "Filters" in params:
+            params["MaxResults"] = self._page_size
         found: list[Mapping[str, Any]] = []
         tokens: set[str] = set()
         token = ""

@@ -45,6 +45,8 @@ class AwsOptions:
     catalogue: Callable[[], Sequence[CatalogueRow]] | None = None
     """Where prices come from; None = gpuhunt's published catalogue."""
     catalogue_url: str = CATALOGUE_URL
+    page_size: int = 500
+    """Of lists; the most that all of EC2's lists take."""
     connect: Callable[[Any], None] | None = None
     """Told of each new boto3 client: points it at a stand-in in this process, so that nothing leaves it."""
 
