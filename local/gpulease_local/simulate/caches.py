@@ -24,7 +24,7 @@ def others_ended(stack: VirtualStack) -> bool:
 
 
 def not_surviving(stack: VirtualStack) -> list[str]:
-    """Caches in use or available whose volume the provider does not bill any more, or that count a user without leases.
+    """Caches that were available once and have ended, or whose volume the provider does not bill any more.
 
     To be asked when all leases have ended, before any cache is removed.
     """
@@ -32,7 +32,11 @@ def not_surviving(stack: VirtualStack) -> list[str]:
     billed = {each.id for each in stack.clouds.things() if each.role == VOLUME and each.exists(now)}
     wrong = []
     for record in caches(stack):
+        if record.lease.running_at is None:
+            # It could not be made.
+            continue
         if record.lease.state is not LeaseState.RUNNING:
+            wrong.append(f"{record.lease.id}: is {record.lease.state} ({record.lease.reason})")
             continue
         held = [volume.provider_id for volume in record.resources if volume.released_at is None]
         if not billed.intersection(held):
