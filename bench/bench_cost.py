@@ -131,7 +131,7 @@ def measure(assumed: Assumed, machines: list[int]) -> Measured:
         "bare_metal": [lease_use(stack, assumed, metal_settings(), 1, METAL_REQUEST)],
         "bare_metal_unattended": [lease_use(stack, assumed, metal_settings(), 1, METAL_REQUEST, asking=False)],
     }
-    fixed = {"alarms": stack.alarms, "secrets": 1}
+    fixed = {"alarms": stack.alarms, "dashboards": stack.dashboards, "secrets": 1}
     months = {"idle": idle_use(stack, assumed, Settings(), VM_REQUEST)}
     for number in machines:
         months[f"watching_{number}"] = watching_use(stack, assumed, number, VM_REQUEST)

@@ -9,7 +9,7 @@ from bench.metered_stack import Assumed
 from bench.prices import AS_OF, HOURS_PER_MONTH, PRICES, REGION, SERVERS, SKYPILOT_SOURCE, bill, total
 
 AIMS = {"vm": Decimal("0.002"), "bare_metal": Decimal("0.005"), "idle": Decimal("0.50")}
-FIXED = ("alarms", "secrets")
+FIXED = ("alarms", "dashboards", "secrets")
 LEASES = {
     "vm": "one VM lease of one hour",
     "vm_with_network": "one VM lease of one hour with a private network of its own",
@@ -51,7 +51,7 @@ def document(measured: Measured, assumed: Assumed) -> dict[str, Any]:
             found[name]["detail"] = {what: round(amount, 2) for what, amount in sorted(measured.details[name].items())}
         else:
             found[name] |= {
-                "usd_without_alarms_and_secret": str(round(total(without(use, FIXED)), 6)),
+                "usd_without_alarms_dashboard_and_secret": str(round(total(without(use, FIXED)), 6)),
                 "usd_after_free_allowances": str(round(total(use, free=True), 6)),
             }
     found["servers_usd_per_month"] = {name: str(price.of(HOURS_PER_MONTH)) for name, price in SERVERS.items()}
@@ -82,8 +82,8 @@ def aims(measured: Measured, machines: list[int]) -> list[str]:
     found |= {
         "a month idle: what runs": (total(left), AIMS["idle"]),
         "a month idle: what runs, traced": (total(without(traced["idle"], FIXED)), AIMS["idle"]),
-        "a month idle, the key in Secrets Manager": (total(without(idle, ("alarms",))), AIMS["idle"]),
-        "a month idle, that and all alarms": (total(idle), AIMS["idle"]),
+        "a month idle, the key in Secrets Manager": (total(without(idle, ("alarms", "dashboards"))), AIMS["idle"]),
+        "a month idle, that, all alarms and the dashboard": (total(idle), AIMS["idle"]),
         "a month idle, all of it, after free allowances": (total(idle, free=True), AIMS["idle"]),
         "a month idle, that and traced": (total(traced["idle"], free=True), AIMS["idle"]),
     }

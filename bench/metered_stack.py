@@ -51,6 +51,7 @@ class Stack:
 
     memory_mb: Mapping[str, int]
     alarms: int
+    dashboards: int
     traced: bool
     """Whether calls are traced unless somebody asks for something else."""
 
@@ -60,13 +61,14 @@ class Stack:
         text = (repository() / "template.yaml").read_text(encoding="utf-8")
         document: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
         usual = document["Globals"]["Function"]["MemorySize"]
-        memory, alarms = {}, 0
+        memory, alarms, dashboards = {}, 0, 0
         for name, resource in document["Resources"].items():
             if resource["Type"] == "AWS::Serverless::Function":
                 memory[name] = resource["Properties"].get("MemorySize", usual)
             alarms += resource["Type"] == "AWS::CloudWatch::Alarm"
+            dashboards += resource["Type"] == "AWS::CloudWatch::Dashboard"
         given = document["Parameters"].get("Tracing", {}).get("Default", document["Globals"]["Function"]["Tracing"])
-        return Stack(memory, alarms, traced=given in ("Active", "true"))
+        return Stack(memory, alarms, dashboards, traced=given in ("Active", "true"))
 
 
 class ClosedTakesLong:

@@ -67,6 +67,7 @@ PRICES: Mapping[str, Price] = {
     "queue_calls": Price("SQS: calls", Decimal("0.40"), _MILLION, "https://aws.amazon.com/sqs/pricing/", _MILLION),
     "secret_reads": Price("Secrets Manager: calls", Decimal("0.05"), 10_000, _SECRETS),
     "secrets": Price("Secrets Manager: secrets for a month", Decimal("0.40"), 1, _SECRETS),
+    "dashboards": Price("CloudWatch: dashboards for a month", Decimal(3), 1, _CLOUDWATCH, 3),
     "alarms": Price("CloudWatch: alarms for a month", Decimal("0.10"), 1, _CLOUDWATCH, 10),
 }
 

@@ -115,7 +115,7 @@ def test_the_template_says_how_much_memory_each_function_has() -> None:
 
     assert stack.memory_mb["ApiFunction"] == 512
     assert stack.memory_mb["PollInstanceFunction"] == 256
-    assert stack.alarms == 7
+    assert (stack.alarms, stack.dashboards, stack.traced) == (11, 1, False)
 
 
 @pytest.fixture
