@@ -1,17 +1,21 @@
-"""C30, C32, C33: machines whose agent says that something is wrong, or nothing at all."""
+"""C30, C32, C33, C72: machines whose agent says that something is wrong, or nothing at all; C60 with agents."""
 
+import base64
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
 from gpulease.domain.lease import Lease, LeaseState, Reason
-from gpulease.domain.user_data import agent_config_in
+from gpulease.domain.user_data import START_SCRIPT_PATH, agent_config_in, read_user_data
 from gpulease.steps.poll_readiness import WAITS_FOR_AGENT
 from gpulease_local.asl import Status
-from gpulease_local.simulate.virtual import VirtualStack
+from gpulease_local.simulate.virtual import ApiRefused, VirtualStack
 from gpulease_local.simulate.workloads import Silence, Workload
 from gpulease_sim.vultr import MachineRule
 
 from tests.support.case_world import ONE_METAL, ONE_VM
+from tests.support.ec2_world import steady as steady_aws
+from tests.support.pause_world import ONE_AWS
 from tests.support.vultr_world import steady
 
 FOREVER = 10.0**9
@@ -148,3 +152,38 @@ def test_a_first_report_moves_the_lease_at_once(stacks: Stacks) -> None:
 
     assert stack.lease(lease).state is LeaseState.RUNNING, "in the request that carried the report"
     assert answer is not None and answer["flush"] is False
+
+
+@pytest.mark.parametrize("agents", [False, True])
+def test_c60_what_ec2_does_not_carry_is_refused_before_anything_exists(agents: bool) -> None:
+    stack = VirtualStack(
+        providers=("aws",), aws_settings=steady_aws(), workload_of=(lambda name: None) if agents else None
+    ).load()
+    script = base64.b64encode(random.Random(60).randbytes(17_000)).decode()  # noqa: S311 - nothing secret
+    try:
+        with pytest.raises(ApiRefused, match="16384 are taken") as refused:
+            stack.up(**ONE_AWS, start_script_base64=script)
+
+        [field] = refused.value.problem["errors"]
+        assert (refused.value.status, field["field"]) == (422, "start_script")
+        assert "17000 bytes" in field["message"]
+        assert stack.leases() == []
+        assert list(stack.aws.book.objects()) == []
+    finally:
+        stack.close()
+
+
+def test_c60_eight_kilobytes_that_nothing_makes_smaller_are_delivered_beside_the_agent() -> None:
+    stack = VirtualStack(providers=("aws",), aws_settings=steady_aws(), workload_of=lambda name: None).load()
+    script = random.Random(8).randbytes(8192)  # noqa: S311 - nothing secret
+    try:
+        lease = stack.up(**ONE_AWS, start_script_base64=base64.b64encode(script).decode())
+        stack.run_until(lambda: stack.lease(lease).state is LeaseState.RUNNING, limit_seconds=3600)
+
+        assert stack.lease(lease).state is LeaseState.RUNNING
+        [machine] = [each for each in stack.aws.book.objects() if each.kind == "instance"]
+        files = {f["path"]: f["content"] for f in read_user_data(machine.user_data_bytes)["write_files"]}
+        assert base64.b64decode(files[START_SCRIPT_PATH]) == script
+        assert len(machine.user_data_bytes) <= 16384
+    finally:
+        stack.close()

@@ -117,7 +117,10 @@ def check_fits(spec: LeaseSpec, script: bytes, agent_url: str, limit: int) -> No
         ssh_port=22,
         cache=cache,
     )
-    machine_data(spec, script, config, limit - SPARE_BYTES)
+    try:
+        machine_data(spec, script, config, limit - SPARE_BYTES)
+    except UserDataTooLarge as error:
+        raise UserDataTooLarge(error.size + SPARE_BYTES, limit) from None
 
 
 def fits_anywhere(spec: LeaseSpec, script_bytes: int) -> bool:
