@@ -225,3 +225,66 @@ def test_what_the_function_raises_is_logged_and_not_shown(server: FrontServer, a
     assert (status, _code(content)) == (500, "internal_error")
     assert b"secret" not in content
     assert [str(error) for error in api.errors] == ["a secret"]
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def agents() -> Api:
+    return Api()
+
+
+@pytest.fixture
+def agent_front(api: Api, agents: Api) -> Iterator[FrontServer]:
+    """A front with somebody who answers agents, which come under the name of a tunnel."""
+
+    def front(port: int) -> Front:
+        return Front(
+            api,
+            port=port,
+            token=TOKEN,
+            user="kim",
+            now=lambda: datetime(2026, 3, 1, 12, tzinfo=UTC),
+            request_id=lambda: "r-1",
+            on_error=api.errors.append,
+            agents=agents,
+            agent_host="Tunnel.example",
+        )
+
+    started = FrontServer(0, front)
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize("host", ["", "tunnel.example"])
+def test_agents_show_a_token_of_their_own_and_are_nobody_else(
+    agent_front: FrontServer, api: Api, agents: Api, host: str
+) -> None:
+    status, _, _ = _ask(agent_front, "POST", "/v1/agent/heartbeat", b"{}", Authorization="Bearer gla_x", Host=host)
+
+    [event] = agents.events
+    assert (status, api.events) == (200, [])
+    assert event["headers"]["authorization"] == "Bearer gla_x"
+    assert "authorizer" not in event["requestContext"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/agent/heartbeat", {"Host": "evil.example"}, 421),
+        ("/v1/agent/heartbeat", {"Origin": "http://evil.example"}, 403),
+        ("/v1/leases", {"Host": "tunnel.example"}, 421),
+        ("/v1/agents", {"Authorization": "Bearer gla_x"}, 401),
+    ],
+)
+def test_what_is_open_to_agents_is_open_to_nobody_else(
+    agent_front: FrontServer, api: Api, agents: Api, path: str, headers: dict[str, str], status: int
+) -> None:
+    assert _ask(agent_front, "POST", path, b"{}", **headers)[0] == status
+    assert api.events == [] and agents.events == []
+
+
+def test_without_agents_their_paths_are_the_apis(server: FrontServer, api: Api) -> None:
+    assert _ask(server, "POST", "/v1/agent/heartbeat", b"{}", Authorization="Bearer gla_x")[0] == 401
+    assert api.events == []
