@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from gpulease.domain.agent import AgentRecord
 from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.resource import ResourceState
 
 from tests.support.pause_world import ONE_VULTR, PauseWorld
 
@@ -120,3 +122,55 @@ def test_c06_given_back_while_a_new_machine_is_made_for_a_resume(world: PauseWor
     world.until(lease_id, S.RELEASED, within=900)
     assert machines_at_vultr(world) == [] and blocks_at_vultr(world) == blocks
     world.assert_right()
+
+
+# --- the agent saves first --------------------------------------------------------------------------------------------
+
+
+def agent_of(world: PauseWorld, lease_id: str, **update: object) -> AgentRecord:
+    """The row of an agent that has just reported, put there by hand."""
+    now = world.stack.stack.deps.clock.now()
+    known = world.stack.stack.deps.agents.load(lease_id)
+    attempt = world.lease(lease_id).attempt
+    row = known or AgentRecord(lease_id=lease_id, attempt=attempt.number if attempt else 1, token_sha256="0" * 64)
+    told = {"first_report_at": row.first_report_at or now, "last_report_at": now, **update}
+    return world.stack.stack.deps.agents.save(row.model_copy(update=told))
+
+
+def test_the_agent_is_asked_to_save_the_cache_before_its_machine_is_given_back(world: PauseWorld) -> None:
+    lease_id = with_cache(world)
+    agent_of(world, lease_id)
+    (machine,) = machines_at_vultr(world)
+
+    world.pause(lease_id)
+    world.run_for(40)
+    asked = world.stack.stack.deps.agents.load(lease_id)
+    assert asked is not None and asked.flush_wanted_at is not None
+    assert world.machine(lease_id).state is ResourceState.HELD, "not given back while it saves"
+
+    agent_of(world, lease_id, flushed_at=world.stack.stack.deps.clock.now())
+    world.wait(lambda: world.machine(lease_id).state is not ResourceState.HELD, 15, "kept")
+    world.until(lease_id, S.PAUSED, within=600)
+    assert machine not in machines_at_vultr(world)
+    world.assert_right()
+
+
+def test_an_agent_that_does_not_save_is_waited_for_ninety_seconds(world: PauseWorld) -> None:
+    lease_id = with_cache(world)
+    agent_of(world, lease_id)
+
+    world.pause(lease_id)
+    world.run_for(80)
+    assert world.machine(lease_id).state is ResourceState.HELD
+    world.wait(lambda: world.machine(lease_id).state is not ResourceState.HELD, 20, "kept")
+
+
+def test_a_silent_agent_is_not_waited_for(world: PauseWorld) -> None:
+    lease_id = with_cache(world)
+    agent_of(world, lease_id)
+    world.run_for(600)
+
+    world.pause(lease_id)
+    world.wait(lambda: world.machine(lease_id).state is not ResourceState.HELD, 10, "waited for")
+    row = world.stack.stack.deps.agents.load(lease_id)
+    assert row is not None and row.flush_wanted_at is None

@@ -4,6 +4,7 @@ in full see `test_pause_keeps_cache.py`, and for what goes amiss `test_pause_ami
 import itertools
 
 import pytest
+from gpulease.domain.agent import AgentRecord
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.resource import ResourceState
 from gpulease.ports import Provider
@@ -295,6 +296,22 @@ def test_c44_idleness_counts_from_becoming_ready_again(world: PauseWorld) -> Non
     assert again.running_at is not None and again.running_at < again.ready_at
     world.run_for(2 * R_SECONDS)
     assert world.lease(lease_id).state is S.RUNNING
+
+
+def test_c44_what_the_agent_told_before_the_pause_proves_nothing_after_it(world: PauseWorld) -> None:
+    lease_id, agents = world.up(), world.stack.stack.deps.agents
+    now = world.stack.stack.deps.clock.now()
+    row = AgentRecord(lease_id=lease_id, attempt=1, token_sha256="0" * 64, first_report_at=now, last_report_at=now)
+    agents.save(row.model_copy(update={"quiet_reports": 9, "flush_wanted_at": now}))
+    world.paused(lease_id)
+
+    world.resume(lease_id)
+    world.until(lease_id, S.RUNNING, within=600)
+
+    kept = agents.load(lease_id)
+    assert kept is not None and kept.token_sha256 == "0" * 64, "the same machine reports with the same token"
+    assert (kept.first_report_at, kept.last_report_at) == (None, None)
+    assert (kept.quiet_reports, kept.flush_wanted_at) == (0, None)
 
 
 def test_c54_a_terminated_instance_that_stays_listed_is_left_alone(world: PauseWorld) -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from gpulease.domain.cost import rate_now
 from gpulease.domain.lease import Lease, PauseMode
 from gpulease.domain.offer import Offer
-from gpulease.domain.pause import effective_then, pause_mode
+from gpulease.domain.pause import pause_mode
 from gpulease.domain.pause_plan import BilledPart, PausePlan, plan_pause
 from gpulease.domain.policy import LeasePolicy, Then
 from gpulease.domain.record import LeaseRecord
@@ -24,13 +24,6 @@ def mode_of(record: LeaseRecord, deps: Deps) -> PauseMode | None:
     offer = offer_of(record.lease)
     can_stop = offer is not None and can_be_stopped(offer, deps)
     return pause_mode(can_stop=can_stop, has_cache=bool(record.lease.cache_id))
-
-
-def then_of(record: LeaseRecord, then: Then, deps: Deps) -> Then:
-    """What really follows a limit of this lease whose policy says `then`."""
-    offer = offer_of(record.lease)
-    can_stop = offer is not None and can_be_stopped(offer, deps)
-    return effective_then(then, can_stop=can_stop, has_cache=bool(record.lease.cache_id))
 
 
 def plan_of(record: LeaseRecord, deps: Deps) -> PausePlan:

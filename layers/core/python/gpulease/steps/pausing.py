@@ -1,56 +1,24 @@
-"""Pausing and resuming a lease, on whoever's word: what all who ask for it share, and what its steps share."""
+"""What the steps that pause and resume share."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from gpulease.domain.agent import AgentRecord, is_silent
 from gpulease.domain.cost import rate_now
-from gpulease.domain.lease import PauseMode, Reason
-from gpulease.domain.pause import is_stuck, request_pause, seen_stopped
+from gpulease.domain.lease import PauseMode
+from gpulease.domain.pause import is_stuck, seen_stopped
 from gpulease.domain.pause_plan import BilledPart, per_hour
-from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import ABSENCES_NEEDED
 from gpulease.domain.resource import Resource, ResourceState
-from gpulease.domain.resume import START_PATIENCE, request_resume
 from gpulease.domain.transitions import event
-from gpulease.errors import InputInvalid
-from gpulease.pause_facts import cache_part, machine_held, mode_of
+from gpulease.pause_facts import cache_part, machine_held
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import record_fact, ref_of
 from gpulease.steps.facts import adopt
 from gpulease.steps.losing import end
 from gpulease.steps.starting import machine_for, workflow_name
-
-# --- on somebody's word -----------------------------------------------------------------------------------------------
-
-
-def pause_lease(record: LeaseRecord, deps: Deps, reason: Reason, detail: str = "") -> LeaseRecord:
-    """Running → pausing, and its workflow started. Raises InputInvalid where a pause would keep nothing, ValueError in
-    other states, LeaseConflict."""
-    mode = mode_of(record, deps)
-    if mode is None:
-        raise InputInvalid("a pause would keep nothing of this lease", field="pause")
-    change = request_pause(
-        record, now=deps.clock.now(), mode=mode, reason=reason, detail=detail, flush=bool(record.lease.cache_id)
-    )
-    return decided(change, deps)
-
-
-def resume_lease(
-    record: LeaseRecord,
-    deps: Deps,
-    detail: str = "",
-    *,
-    on_no_capacity: Capacity | None = None,
-    patience: timedelta = START_PATIENCE,
-) -> LeaseRecord:
-    """Paused → resuming, and its workflow started. Raises ValueError in other states, LeaseConflict."""
-    change = request_resume(
-        record, now=deps.clock.now(), detail=detail, on_no_capacity=on_no_capacity, patience=patience
-    )
-    return decided(change, deps)
 
 
 def decided(change: Change, deps: Deps) -> LeaseRecord:
@@ -64,9 +32,6 @@ def decided(change: Change, deps: Deps) -> LeaseRecord:
     return record
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
-
-
 def paused_text(record: LeaseRecord, deps: Deps) -> str:
     """What is said when a lease has become `paused`."""
     machine = machine_held(record)
@@ -75,9 +40,6 @@ def paused_text(record: LeaseRecord, deps: Deps) -> str:
     parts += [cache] if cache is not None else []
     billed = ", ".join(f"{part.what} {per_hour(part.usd_per_hour)}" for part in parts) or "nothing"
     return f"{record.lease.name} is paused; billed meanwhile: {billed}"
-
-
-# --- what the steps share ---------------------------------------------------------------------------------------------
 
 
 def gone(record: LeaseRecord, machine: Resource, provider: Provider, deps: Deps) -> bool:
