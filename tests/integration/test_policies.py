@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulease.domain.agent_protocol import KEYS_PATH
+from gpulease.domain.user_data import agent_config_in
 from gpulease_sim.vultr import MachineRule, Settings
 
 from tests.support import template_policies
@@ -33,7 +35,10 @@ RARE = {
     ("states:DescribeExecution", "resume"): "a resume that lasts",
     ("states:StartExecution", "provision"): "a provisioning that has lasted for hours goes on in a new execution",
     ("states:StartExecution", "release"): "a release that nobody works on",
-    ("states:StartExecution", "pause"): "a pause that has lasted for hours, a machine that others stopped or that failed",
+    (
+        "states:StartExecution",
+        "pause",
+    ): "a pause that lasts for hours, a machine that others stopped or that failed",
     ("states:StartExecution", "resume"): "a resume that has lasted for hours, a machine that others started",
 }
 """What a function may be allowed without being seen doing it in these few lives, and when it would."""
@@ -68,8 +73,31 @@ def calls(ministack: Any) -> Iterator[set[Call]]:
     world.pause_and_resume(**ONE_AWS)
     world.stack.api("DELETE", "/v1/caches/models")
     world.wait_for(cache, "released")
-    yield world.recorder.calls
     world.close()
+    yield world.recorder.calls | _with_agents(ministack)
+
+
+def _with_agents(server: Any) -> set[Call]:
+    """The same with agents on the machines: one that reports, one that asks for its cache's keys, one that is idle."""
+    steady = Settings(vm=STEADY, metal=STEADY_METAL, requests_per_second=None)
+    world = RecordedStack(server, steady, number=1, workload_of=lambda name: None)
+    store = {"bucket": "models", "endpoint": "https://s3.invalid", "credentials": "mine"}
+    cache = world.stack.api("POST", "/v1/caches", {**MODELS, "object_store": store})["id"]
+    world.wait_for(cache, "running")
+    lease = world.stack.up(**ONE_VM, **USES_MODELS)
+    world.wait_for(lease, "running")
+    configs = [agent_config_in(each.user_data_bytes) for each in world.stack.cloud.book_objects() if each.user_data]
+    for config in configs:
+        assert config is not None
+        headers = {"authorization": f"Bearer {config['token']}"}
+        context = {"http": {"method": "GET", "path": KEYS_PATH}}
+        event = {"rawPath": KEYS_PATH, "headers": headers, "requestContext": context}
+        answer = world.stack.stack.functions.call("AgentReportFunction", event)
+        assert answer["statusCode"] == 503, "a key that is no JSON opens nothing"
+    world.stack.down(lease)
+    world.wait_for(lease, "released")
+    world.close()
+    return set(world.recorder.calls)
 
 
 def test_the_lives_use_every_function(calls: set[Call]) -> None:

@@ -65,6 +65,8 @@ def _resources_of(action: str, named: Any) -> list[str]:
         return [found[1]]
     if re.search(r":secret:gpulease/\$\{AWS::StackName\}/\*$", text):
         return ["secrets"]
+    if text.endswith(":secret:gpulease/${AWS::StackName}/cache/*"):
+        return ["secrets of caches"]
     if found := re.search(r":(stateMachine|execution):\$\{AWS::StackName\}-([\w*:]+)$", text):
         # What an action is about decides which of the two kinds of names it can use at all.
         if (found[1] == "execution") != (action == "states:DescribeExecution"):
@@ -147,6 +149,7 @@ _RESOURCE_NAMES = {
     "AlarmTopic": "the alarm topic",
     "FailedExecutionsQueue": "the queue of failed executions",
     "secrets": "secrets `gpulease/<stack>/*`",
+    "secrets of caches": "secrets `gpulease/<stack>/cache/*`",
     "provision": "the state machine `<stack>-provision`",
     "pause": "the state machine `<stack>-pause`",
     "resume": "the state machine `<stack>-resume`",

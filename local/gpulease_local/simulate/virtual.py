@@ -164,7 +164,7 @@ class VirtualStack:
         self.clouds = Clouds(*(sides[name] for name in self.providers))
 
     def _workload_of_lease(self, lease_id: str) -> Workload | None:
-        return self.workload_of(self.record(lease_id).lease.name) if self.workload_of is not None else None
+        return self.workload_of(self.ledger.load(lease_id).lease.name) if self.workload_of is not None else None
 
     def _account(self, name: str) -> Account:
         if name == "aws":
