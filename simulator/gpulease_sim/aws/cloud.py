@@ -108,6 +108,11 @@ class AwsCloud:
         """Who plays the programs on the machines; append to it."""
         return self.account.guests
 
+    @property
+    def calls_total(self) -> int:
+        """All calls since the beginning, also those that `calls` has forgotten."""
+        return self._requests
+
     def now(self) -> float:
         """The simulator's clock."""
         return self._clock()

@@ -283,6 +283,27 @@ def test_a_machine_is_ready_when_its_status_checks_are(world: AwsWorld) -> None:
     assert all(seen.condition is Condition.READY for seen in world.provider.list_machines(REGION))
 
 
+def test_the_list_for_all_pollers_grows_with_what_is_in_motion_and_not_with_what_exists(world: AwsWorld) -> None:
+    names = [marker_for(DEPLOYMENT, f"l-{n:012d}.instance.1") for n in range(12)]
+    resting = [launch(world, name, idempotency_token=name) for name in names]
+    world.advance(300)
+    stopping, ending, *_ = resting
+    starting = launch(world)
+    world.provider.stop(ref_of(stopping))
+    world.provider.destroy(ref_of(ending))
+    before = len(world.cloud.calls)
+
+    listed = world.provider.list_machines(REGION)
+
+    conditions = {seen.provider_id: seen.condition for seen in listed}
+    assert conditions == {
+        starting.provider_id: Condition.PENDING,
+        stopping.provider_id: Condition.STOPPING,
+        ending.provider_id: Condition.DELETING,
+    }
+    assert len(world.cloud.calls) - before <= 3
+
+
 def test_a_machine_whose_checks_fail_does_not_become_ready(world: AwsWorld) -> None:
     made = launch(world)
     world.advance(200)

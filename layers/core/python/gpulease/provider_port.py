@@ -184,8 +184,8 @@ class Provider(Protocol):
         ...
 
     def list_machines(self, name: str) -> list[Observation]:
-        """All machines with a marker on one such list of the account, all pages; raises if any page fails. Their
-        networks are not told."""
+        """Machines with a marker on one such list of the account, all pages; raises if any page fails. All of them, or
+        all that are in motion, where the provider can tell: the list proves presence only. Networks are not told."""
         ...
 
     def destroy(self, ref: Ref) -> None:

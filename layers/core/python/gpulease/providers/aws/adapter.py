@@ -199,9 +199,9 @@ class AwsProvider:
         return ref.region if ref.kind is ResourceKind.INSTANCE else ""
 
     def list_machines(self, name: str) -> list[Observation]:
-        """Of that region."""
+        """Those of that region that are on their way somewhere; who waits for one that is not, reads it directly."""
         self._require_region(name)
-        return [replace(seen, network_ids=()) for seen in self._machines.listed(name)]
+        return [replace(seen, network_ids=()) for seen in self._machines.in_motion(name)]
 
     def list_owned(self, region: str, deployment: str, *, once: Once | None = None) -> Iterator[Observation]:
         """Machines, machines to come, volumes, networks and addresses; read in full before the first is given. All

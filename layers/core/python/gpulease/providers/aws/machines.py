@@ -13,11 +13,12 @@ from gpulease.errors import ProviderBusy, ProviderError, ProviderRejected, Provi
 from gpulease.ports import Ref
 from gpulease.providers.aws.client import AwsClient, is_absent, unexpected
 from gpulease.providers.aws.errors import reason_of
-from gpulease.providers.aws.spot import REQUEST_PREFIX, SpotRequests
+from gpulease.providers.aws.spot import FILTER_VALUES, REQUEST_PREFIX, SpotRequests
 from gpulease.providers.aws.views import (
     DEPLOYMENT_TAG,
     LIVE_STATES,
     MARKER_TAG,
+    MOVING_STATES,
     Raw,
     by_tag,
     checks_of,
@@ -32,6 +33,8 @@ from gpulease.providers.http import explained
 
 STATUS_IDS = 100
 """The most ids that one call for status checks takes."""
+CHECKS_NOT_OK = ("initializing", "impaired", "insufficient-data", "not-applicable")
+"""https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceStatusSummary.html"""
 _GOING = frozenset({"shutting-down", "terminated"})
 _LIVE = {"Name": "instance-state-name", "Values": list(LIVE_STATES)}
 
@@ -74,13 +77,22 @@ class Machines:
         known = {seen.provider_id for seen in found}
         return oldest_first([*found, *self._requests.machines([marked], region, known)])
 
-    def listed(self, region: str) -> list[Observation]:
-        """All live ones with a marker, of any deployment, with their status checks: one call per 1,000 and one more
-        per 100 that run."""
+    def in_motion(self, region: str) -> list[Observation]:
+        """Those with a marker, of any deployment, that are on their way somewhere: pending, stopping, shutting down, or
+        running without both checks ok. Costs what is in motion and not what exists: one call for states, one for
+        checks, and one per 200 machines whose checks are not ok."""
         marked = {"Name": "tag-key", "Values": [MARKER_TAG]}
-        raws = self._listed([marked, _LIVE], region)
-        checks = self._checks(raws, region)
-        return [observed_instance(raw, region, checks.get(str(raw["InstanceId"]), "")) for raw in raws]
+        moving = self._listed([marked, {"Name": "instance-state-name", "Values": list(MOVING_STATES)}], region)
+        found = {str(raw["InstanceId"]): observed_instance(raw, region) for raw in moving}
+        not_ok = {"Name": "instance-status.status", "Values": list(CHECKS_NOT_OK)}
+        statuses = self._client.listing(region, "describe_instance_status", "InstanceStatuses", Filters=[not_ok])
+        checks = {str(each["InstanceId"]): checks_of(each) for each in statuses}
+        ids = sorted(set(checks) - set(found))
+        for first in range(0, len(ids), FILTER_VALUES):
+            some = {"Name": "instance-id", "Values": ids[first : first + FILTER_VALUES]}
+            for raw in self._listed([marked, some, _LIVE], region):
+                found[str(raw["InstanceId"])] = observed_instance(raw, region, checks[str(raw["InstanceId"])])
+        return list(found.values())
 
     # --- change ---
 

@@ -22,6 +22,7 @@ KEEP_TAG = "gpulease:keep"
 """The sweep leaves alone what carries it, also when nobody owns it."""
 MARKER_PREFIX = "gpulease:"
 LIVE_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
+MOVING_STATES = ("pending", "stopping", "shutting-down")
 CHECKS_OK = "checks ok"
 
 Raw = Mapping[str, Any]
