@@ -95,8 +95,6 @@ class AwsSide:
         self._cloud = cloud
         self._things: dict[str, Thing] = {}
         self._told = 0
-        self.calls_seen = 0
-        """Counted by whoever stands before the account."""
 
     # --- the book ---
 
@@ -144,7 +142,7 @@ class AwsSide:
             yield f"{each.id} {each.created} {each.destroyed} {each.cost_usd}\n"
 
     def calls(self) -> int:
-        return self.calls_seen
+        return self._cloud.calls_total
 
     # --- who has what ---
 

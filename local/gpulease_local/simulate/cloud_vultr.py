@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -141,7 +141,7 @@ class VultrSide:
         body = {"region": place[0], "plan": place[1], "os_id": _OS, "label": label, "tags": tags}
         return self._create("/instances", body)
 
-    def _create(self, path: str, body: dict[str, object]) -> str:
+    def _create(self, path: str, body: Mapping[str, object]) -> str:
         # Whoever puts it there is not kept out by an outage that is meant for us.
         kept = self._cloud.faults.faults()
         self._cloud.replace_faults([])

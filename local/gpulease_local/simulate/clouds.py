@@ -64,8 +64,11 @@ class Thing:
 class Cloud(Protocol):
     """One simulated account."""
 
-    name: str
-    regions: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def regions(self) -> tuple[str, ...]: ...
 
     def things(self) -> Sequence[Thing]:
         """Everything that ever was, oldest first."""

@@ -37,6 +37,8 @@ class Story:
     """Creates and attaches of this lease that the provider itself refused."""
     misfortunes: set[str] = field(default_factory=set)
     misfortunes_at: list[float] = field(default_factory=list)
+    more_in_motion_seconds: float = 0.0
+    """Spent on pausing and resuming."""
     disturbed: bool = False
     """A clock step, an outage or lost schedules fell into its life."""
 

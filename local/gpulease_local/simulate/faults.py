@@ -5,11 +5,18 @@ Rates are far above what providers show, so that a few hundred leases meet every
 
 import math
 import random
+from dataclasses import replace
+from typing import Any
 
+from gpulease_sim.aws import Fault as AwsFault
+from gpulease_sim.aws import Rule
+from gpulease_sim.aws import Settings as AwsSettings
 from gpulease_sim.vultr import Fault, MachineRule, Settings
 
 CREATES = r"/(instances|bare-metals|vpcs|blocks)"
 OBJECTS = r"/(instances|bare-metals|vpcs|blocks)/.+"
+AWS_CREATES = "RunInstances|CreateVolume|CreateSecurityGroup"
+AWS_DELETES = "TerminateInstances|DeleteVolume|DeleteSecurityGroup"
 
 
 def settings_of(profile: str, seed: int, machines: int) -> Settings:
@@ -42,6 +49,78 @@ def settings_of(profile: str, seed: int, machines: int) -> Settings:
             MachineRule(nth=some(0.01 if profile == "all" else 0.0), change={"suspend_after_seconds": (20, 400)}),
         ),
     )
+
+
+def aws_settings_of(profile: str, seed: int, machines: int) -> AwsSettings:
+    """The same for the AWS account. A third of what runs on spot is reclaimed."""
+    if profile == "none":
+        return AwsSettings()
+    draw = random.Random(f"aws-faults-{seed}")  # noqa: S311 - sameness is wanted here
+    numbers = range(1, 4 * machines + 1)
+
+    def some(share: float, **change: Any) -> Rule:
+        return Rule(nth=tuple(n for n in numbers if draw.random() < share) or (0,), change=change)
+
+    def disks(share: float, **change: Any) -> Rule:
+        return replace(some(share, **change), kind="volume")
+
+    return AwsSettings(
+        no_capacity_probability=0.08,
+        not_offered=frozenset({"us-east-1b/g4dn.xlarge", "us-west-2/g6.xlarge"}),
+        rules=(
+            some(0.15, get_lag_seconds=(0, 30), list_lag_seconds=(0, 60)),
+            some(0.10, ok_seconds=(240, 700)),
+            some(0.02, ok_seconds=math.inf),
+            some(0.02, impaired=True),
+            some(0.02, guest_boot_seconds=math.inf),
+            some(0.03, launch_failure="Server.InternalError"),
+            some(0.02, launch_failure="Client.VolumeLimitExceeded"),
+            some(0.02, launch_failure="Server.InsufficientInstanceCapacity"),
+            some(0.08, start_failure="Server.InsufficientInstanceCapacity", start_failures=1),
+            some(0.08, terminates_ignored=2),
+            some(0.10, stopped_seconds=(120, 600)),
+            some(0.10, terminated_seconds=(60, 300)),
+            some(0.05, interface_linger_seconds=(120, 420)),
+            Rule(
+                spot=True,
+                nth=tuple(n for n in numbers if draw.random() < 0.33) or (0,),
+                change={"reclaim_seconds": (120, 5400)},
+            ),
+            disks(0.10, get_lag_seconds=(0, 20), list_lag_seconds=(0, 40)),
+            disks(0.08, attached_seconds=(30, 120)),
+            disks(0.02, attached_seconds=math.inf),
+            disks(0.08, detached_seconds=(60, 240)),
+            disks(0.04, detached_seconds=math.inf),
+            disks(0.02, fails=True),
+            disks(0.06, available_seconds=(20, 90)),
+        ),
+    )
+
+
+def aws_faults_of(profile: str) -> list[AwsFault]:
+    """What the API in front of the AWS account does wrong."""
+    if profile in ("none", "all"):
+        return []
+    return [
+        AwsFault(action=AWS_CREATES, cut=True, delay_seconds=10, probability=0.06),
+        AwsFault(action=AWS_CREATES, execute=False, cut=True, delay_seconds=5, probability=0.03),
+        AwsFault(action=AWS_CREATES, code="InternalError", execute=True, probability=0.03),
+        AwsFault(action=AWS_CREATES, html=True, execute=True, status=504, delay_seconds=20, probability=0.02),
+        AwsFault(action=AWS_CREATES, code="RequestLimitExceeded", probability=0.02),
+        AwsFault(action=AWS_CREATES, code="SomethingNobodyKnows", probability=0.01),
+        AwsFault(action=AWS_DELETES, cut=True, delay_seconds=10, probability=0.05),
+        AwsFault(action=AWS_DELETES, code="InternalError", probability=0.10),
+        AwsFault(action=AWS_DELETES, code="SomethingNobodyKnows", probability=0.03),
+        AwsFault(action="StopInstances|StartInstances", cut=True, delay_seconds=10, probability=0.05),
+        AwsFault(action="StopInstances|StartInstances", code="InternalError", probability=0.05),
+        AwsFault(action="StartInstances", code="InsufficientInstanceCapacity", status=500, probability=0.10),
+        AwsFault(action="(Attach|Detach)Volume", code="IncorrectState", probability=0.05),
+        AwsFault(action="(Attach|Detach)Volume", cut=True, delay_seconds=5, probability=0.03),
+        AwsFault(action="Describe.*", code="RequestLimitExceeded", probability=0.01),
+        AwsFault(action="Describe.*", html=True, status=502, probability=0.02),
+        AwsFault(action="Describe.*", execute=False, cut=True, delay_seconds=10, probability=0.01),
+        AwsFault(action="DescribeInstances|DescribeVolumes", empty=True, probability=0.003),
+    ]
 
 
 def faults_of(profile: str) -> list[Fault]:

@@ -12,6 +12,7 @@ class Report:
     leases: int
     seed: int
     faults: str
+    provider: str = "vultr"
     refused: int = 0
     released: int = 0
     running_ok: int = 0
@@ -44,6 +45,11 @@ class Report:
     caches: int = 0
     """Made by users, used by leases one after the other, alive when all leases had ended, then removed."""
     leases_with_cache: int = 0
+    pauses: int = 0
+    """Times that a lease was paused on its owner's word."""
+    resumes: int = 0
+    spot: int = 0
+    """Leases that ran on spot machines."""
     provider_calls: int = 0
     transitions: int = 0
     alarms: int = 0

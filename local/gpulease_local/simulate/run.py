@@ -1,6 +1,7 @@
 """Runs whole leases through the real workflows in virtual time and reports what the provider's book says afterwards."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +19,11 @@ from gpulease_local.simulate.caches import SharedCaches, not_surviving, others_e
 from gpulease_local.simulate.climate import Climate, SteppedClock
 from gpulease_local.simulate.effects import API_FUNCTION, Do, Effects, Killed
 from gpulease_local.simulate.expected import Story
-from gpulease_local.simulate.faults import faults_of, settings_of
+from gpulease_local.simulate.faults import aws_faults_of, aws_settings_of, faults_of, settings_of
 from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Violation, Watch
+from gpulease_local.simulate.pausers import Pausers
 from gpulease_local.simulate.report import Report
-from gpulease_local.simulate.scenario import Wish, wishes
+from gpulease_local.simulate.scenario import PROVIDERS, Wish, wishes
 from gpulease_local.simulate.storm import Storm
 from gpulease_local.simulate.verdict import Verdict
 from gpulease_local.simulate.virtual import DEPLOYMENT, ApiRefused, Fire, VirtualStack
@@ -48,8 +50,10 @@ class Simulation:
         faults: str = "none",
         limit: int | None = None,
         only: frozenset[int] | None = None,
+        provider: str = "vultr",
     ) -> None:
-        self._wishes = [wish for wish in wishes(leases, seed) if only is None or wish.number in only]
+        self._wishes = [wish for wish in wishes(leases, seed, provider) if only is None or wish.number in only]
+        self._provider = provider
         self._seed = seed
         self._faults = faults
         self.attacked = faults == "all"
@@ -65,6 +69,9 @@ class Simulation:
         self.stack = VirtualStack(
             seed=seed,
             settings=settings_of(faults, seed, leases),
+            providers=PROVIDERS[provider],
+            aws_settings=aws_settings_of(faults, seed, leases),
+            wrap_aws=lambda inner: self.effects.wrap_aws(self.watch.wrap_aws(inner)),
             wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
             wrap_sweeps=self.effects.wrap_sweeps,
             wrap_agents=self.effects.wrap_agents,
@@ -89,6 +96,12 @@ class Simulation:
         self.effects.on_created = self._created
         self.watch.on_running = self._runs
         self.watch.on_leaving = self._leaving
+        self.watch.on_paused = self._is_paused
+        self._pausers = Pausers(
+            lambda: self.stack, self.effects, self._later, lambda lease_id: self.stories[self.names[lease_id]]
+        )
+        self._pauses: Counter[str] = Counter()
+        self._now_paused: set[str] = set()
         self._caches = SharedCaches(lambda: self.stack)
         self.watch.unclean = lambda lease: self.climate.just_stepped_forward()
         self._log = hashlib.sha256()
@@ -153,6 +166,7 @@ class Simulation:
         stack = self.stack.load()
         start = stack.clock.time()
         stack.cloud.faults.add(*faults_of(self._faults))
+        stack.aws.faults.add(*aws_faults_of(self._faults))
         stack.engine.on_transition = self._on_transition
         stack.engine.call_every(60.0, self.watch.tick)
         last = max((w.at + w.hold_seconds for w in self._wishes), default=0.0)
@@ -256,12 +270,20 @@ class Simulation:
 
     def _runs(self, lease_id: str) -> None:
         wish = self._by_name.get(self.names.get(lease_id, ""))
+        if lease_id in self._now_paused:
+            self._now_paused.discard(lease_id)
+            self._pauses["resumes"] += 1
         if wish is None or lease_id in self._running:
             return
         self._running.add(lease_id)
+        self._pausers.runs(lease_id, wish)
         self._later(wish.hold_seconds, lambda: self._give_back(lease_id))
         if self.attacked and wish.removed_after is not None:
             self._later(wish.removed_after, lambda: self._remove_by_hand(lease_id))
+
+    def _is_paused(self, lease_id: str) -> None:
+        self._now_paused.add(lease_id)
+        self._pauses["pauses"] += 1
 
     def _remove_by_hand(self, lease_id: str) -> None:
         now = self.stack.clock.time()
@@ -323,6 +345,9 @@ class Simulation:
             leases=len(verdict.ours),
             seed=self._seed,
             faults=self._faults,
+            provider=self._provider,
+            pauses=self._pauses["pauses"],
+            resumes=self._pauses["resumes"],
             refused=self._refused,
             provider_calls=sum(cloud.calls() for cloud in self.clouds),
             transitions=self._transitions,
@@ -336,10 +361,16 @@ class Simulation:
 
 
 def simulate(
-    *, leases: int, seed: int, faults: str = "none", limit: int | None = None, only: frozenset[int] | None = None
+    *,
+    leases: int,
+    seed: int,
+    faults: str = "none",
+    limit: int | None = None,
+    only: frozenset[int] | None = None,
+    provider: str = "vultr",
 ) -> Report:
     """One run in a stack of its own."""
-    simulation = Simulation(leases=leases, seed=seed, faults=faults, limit=limit, only=only)
+    simulation = Simulation(leases=leases, seed=seed, faults=faults, limit=limit, only=only, provider=provider)
     try:
         return simulation.run()
     finally:

@@ -7,11 +7,22 @@ from typing import Any
 MEAN_GAP_SECONDS = 90.0
 GPUS: tuple[list[str], ...] = (["A16"], ["A40"], ["A100"], ["L40S"], ["A16", "A40", "L40S"], [])
 
+AWS_GPUS: tuple[list[str], ...] = (["T4"], ["L4"], ["A10G"], ["L40S"], ["T4", "A10G", "L4"], [])
+PROVIDERS = {"vultr": ("vultr",), "aws": ("aws",), "mixed": ("vultr", "aws")}
+ANYWHERE_SHARE = 0.2
+"""Of the wishes in a mixed run: they do not say which provider."""
+SPOT = ("on-demand", "spot", "any")
+
+PAUSE_SHARE = 0.3
+"""Of the wishes whose machine a pause can keep something of."""
 CACHE_SHARE = 0.25
 """Of the wishes for VMs."""
 LEASES_PER_CACHE = 12
 """So many wishes after each other draw from one cache per owner: some meet it free, some in use, some being left."""
-CACHE_REGIONS = ("ewr", "ord")
+CACHE_PLACES: dict[str, tuple[dict[str, str], ...]] = {
+    "vultr": ({"region": "ewr"}, {"region": "ord"}),
+    "aws": ({"region": "us-east-1", "zone": "us-east-1a"}, {"region": "us-west-2", "zone": "us-west-2b"}),
+}
 OWNERS = tuple(f"arn:aws:iam::111122223333:user/{name}" for name in ("ada", "grace", "mary"))
 
 
@@ -30,33 +41,62 @@ class Wish:
     owner: str = OWNERS[0]
     cache: dict[str, Any] | None = field(default=None, hash=False)
     """The cache that its machine uses, as it is asked for before; others may want the same one."""
+    pauses: tuple[tuple[float, float], ...] = ()
+    """(seconds after it runs or runs again, for so many seconds): its owner pauses it, and wants it back."""
 
 
-def wishes(count: int, seed: int) -> list[Wish]:
-    """`count` wishes, in order of time (seconds from the start)."""
+def wishes(count: int, seed: int, provider: str = "vultr") -> list[Wish]:
+    """`count` wishes, in order of time (seconds from the start). `provider`: a key of `PROVIDERS`."""
     draw = random.Random(f"wishes-{seed}")  # noqa: S311 - sameness is wanted here
-    # Drawn apart, so that who asks does not change what is asked for.
+    # Drawn apart, so that who asks, where and how it is used does not change what is asked for.
     who = random.Random(f"owners-{seed}")  # noqa: S311 - sameness is wanted here
     caches = random.Random(f"caches-{seed}")  # noqa: S311 - sameness is wanted here
+    where = random.Random(f"providers-{seed}")  # noqa: S311 - sameness is wanted here
+    use = random.Random(f"pauses-{seed}")  # noqa: S311 - sameness is wanted here
     at, made = 0.0, []
     for number in range(count):
         at += draw.expovariate(1 / MEAN_GAP_SECONDS)
         wish = _wish(draw, number, at)
         scope = who.choices(("owner", "lease"), (3, 1))[0]
         wish = replace(wish, owner=who.choice(OWNERS), request=wish.request | {"network_scope": scope})
-        made.append(_with_cache(wish) if caches.random() < CACHE_SHARE else wish)
+        place = where.choice(PROVIDERS[provider])
+        wish = _of_provider(wish, place, where, mixed=provider == "mixed")
+        wish = _with_cache(wish, place) if caches.random() < CACHE_SHARE else wish
+        made.append(_with_pauses(wish, place, use))
     return made
 
 
-def _with_cache(wish: Wish) -> Wish:
+def _of_provider(wish: Wish, provider: str, draw: random.Random, *, mixed: bool) -> Wish:
+    """The wish as somebody has it who wants this provider's machines, or any."""
+    request = dict(wish.request)
+    if provider == "aws":
+        request.pop("gpu_count", None)
+        request |= {"plan_kinds": ["vm"], "gpu": draw.choice(AWS_GPUS), "spot": draw.choices(SPOT, (7, 2, 1))[0]}
+        if request["private_network"] == "required" and draw.random() < 0.5:
+            request["private_network"] = "preferred"
+    if mixed:
+        request["providers"] = [] if draw.random() < ANYWHERE_SHARE else [provider]
+    return replace(wish, request=request)
+
+
+def _with_cache(wish: Wish, provider: str) -> Wish:
     """The wish with one of its owner's caches, which is in one place; a cache that is in use is refused."""
     if wish.request["plan_kinds"] != ["vm"]:
         return wish
     number = wish.number // LEASES_PER_CACHE
-    name = f"cache-{number}"
-    cache = {"name": name, "provider": "vultr", "region": CACHE_REGIONS[number % len(CACHE_REGIONS)], "size_gb": 50}
+    name = f"cache-{number}" if provider == "vultr" else f"cache-{provider}-{number}"
+    places = CACHE_PLACES[provider]
+    cache = {"name": name, "provider": provider, **places[number % len(places)], "size_gb": 50}
     use = {"name": name, "mounts": ["/root/.cache/huggingface"]}
     return replace(wish, cache=cache, request=wish.request | {"cache": use})
+
+
+def _with_pauses(wish: Wish, provider: str, draw: random.Random) -> Wish:
+    """The wish of an owner who pauses the machine once or twice, where that keeps something."""
+    keeps = wish.cache is not None or provider == "aws"
+    lucky, times = draw.random() < PAUSE_SHARE, draw.choice((1, 1, 2))
+    pauses = tuple((draw.uniform(30, 1800), draw.uniform(5, 3600)) for _ in range(times))
+    return replace(wish, pauses=pauses) if keeps and lucky else wish
 
 
 def _wish(draw: random.Random, number: int, at: float) -> Wish:

@@ -9,11 +9,11 @@ from decimal import Decimal
 from gpulease.domain.cost import cost_of
 from gpulease.domain.lease import LeaseKind, LeaseState, Reason
 from gpulease.domain.record import LeaseRecord
-from gpulease.domain.resource import Resource, ResourceKind
+from gpulease.domain.resource import BillingRule, Resource, ResourceKind
 
 from gpulease_local.simulate.audit import CENT, audit
 from gpulease_local.simulate.climate import Climate
-from gpulease_local.simulate.clouds import MACHINE, Clouds
+from gpulease_local.simulate.clouds import MACHINE, Clouds, Thing
 from gpulease_local.simulate.expected import Story, why_wrong
 from gpulease_local.simulate.invariants import SWEEP_SECONDS, UNOWNED_LIMIT_SECONDS, Violation, Watch
 from gpulease_local.simulate.report import Report
@@ -24,6 +24,8 @@ DESTROY_SECONDS = 60.0
 CALLS_AT_LEAST = 300
 CALLS_PER_SECOND = 0.5
 """Of a lease in motion: polls are four seconds apart, a turn of `release` is a few calls."""
+READ_LATE_SECONDS = 900
+"""Boot, stop and end together, with what the fault profiles add to them."""
 SWEEP_FUNCTION = "SweepFunction"
 _SEEN_GONE_WITHIN = timedelta(minutes=3)
 """A machine that is gone is read as absent within this, where nothing went wrong."""
@@ -97,6 +99,7 @@ class Verdict:
         report.reasons = dict(sorted(Counter((lease.reason or Reason.LOST).value for lease in ended).items()))
         report.machines_created = sum(each.role == MACHINE for each in self.clouds.things())
         report.caches = sum(record.lease.kind is LeaseKind.CACHE for record in self.records)
+        report.spot = sum(r.lease.running_at is not None and r.lease.attempts[-1].offer.spot for r in self.ours)
         report.leases_with_cache = sum(bool(record.lease.cache_id) for record in self.ours)
         report.cost_book_usd = str(found.cost_book_usd.quantize(CENT))
         report.cost_ledger_usd = str(found.cost_ledger_usd.quantize(CENT))
@@ -149,10 +152,11 @@ class Verdict:
     def _seconds_in_motion(self, record: LeaseRecord) -> float:
         lease = record.lease
         end = lease.released_at or self.now
+        more = self._story(record).more_in_motion_seconds
         if lease.running_at is None:
             return (end - lease.created_at).total_seconds()
         giving_back = (end - (lease.release_requested_at or end)).total_seconds()
-        return (lease.running_at - lease.created_at).total_seconds() + max(0.0, giving_back)
+        return (lease.running_at - lease.created_at).total_seconds() + max(0.0, giving_back) + more
 
     # --- costs ---
 
@@ -181,9 +185,16 @@ class Verdict:
             # A clock that was set back reads the end of a machine too early: by one started hour at most.
             excused = story.disturbed and self.climate.stepped_at and book - ledger <= hour
             return [] if excused else [self._violation("cost_too_low", record.lease.id, detail)]
+        if row.billing is BillingRule.PER_SECOND and ledger - book <= self._seconds_late(entry) * hour:
+            return []
         if story.misfortunes or story.disturbed or ledger - book <= self._hours_late(row, entry.destroyed_from) * hour:
             return []
         return [self._violation("cost_differs", record.lease.id, detail)]
+
+    def _seconds_late(self, entry: Thing) -> Decimal:
+        """Hours that a start and an end may be read too early and too late, for each time in which it was billed."""
+        spans = entry.source.spans(self.now.timestamp())
+        return Decimal(READ_LATE_SECONDS * max(1, len(spans))) / 3600
 
     def _hours_late(self, row: Resource, gone: float) -> Decimal:
         """1 where the absence was read soon, and in a later started hour than the one in which the machine ended."""
