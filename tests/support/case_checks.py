@@ -1,12 +1,11 @@
 """What holds at the end of every case. Each check gives its findings as sentences; none is good."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.resource import Resource, ResourceState
-from gpulease_local.simulate.audit import duplicates
 
 if TYPE_CHECKING:
     from tests.support.case_world import CaseWorld
@@ -79,7 +78,8 @@ def foreign_touched(world: "CaseWorld") -> Iterator[str]:
 
 def twins_of(world: "CaseWorld", allowed: int) -> Iterator[str]:
     """One intent, one creation; and nobody is handed a machine twice."""
-    extra = duplicates(world.ours())
+    made = Counter((each.kind, marker) for each in world.ours() for marker in set(each.markers))
+    extra = [f"{marker} ({count})" for (_, marker), count in made.items() for _ in range(count - 1)]
     if len(extra) > allowed:
         yield f"more than one creation for one intent: {', '.join(extra)}"
 
