@@ -22,10 +22,13 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 from gpulease.domain.lease import LeaseState  # noqa: E402
 from gpulease.domain.resource import ResourceState, marker_for  # noqa: E402
 from gpulease.ledger.sqlite import SqliteLedger  # noqa: E402
+from gpulease.ledger.sqlite_agents import SqliteAgentStore  # noqa: E402
+from gpulease.ledger.sqlite_drains import SqliteDrainStore  # noqa: E402
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore  # noqa: E402
 from gpulease.ports import Change, Policy  # noqa: E402
 from gpulease.providers.http import RawResponse  # noqa: E402
 from gpulease.steps import check_leases, sweep  # noqa: E402
+from gpulease_local.failed_executions import LocalFailedExecutions  # noqa: E402
 
 from tests.support.api_world import KeptLog, RecordedWorkflows, StillClock  # noqa: E402
 from tests.support.ledger_samples import a_lease, a_resource, an_event, at  # noqa: E402
@@ -99,10 +102,13 @@ class Deps:
     def __init__(self, ledger: SqliteLedger, transport: Machines) -> None:
         self.ledger = Counted(ledger)
         self.sweeps = Counted(SqliteSweepStore())
+        self.agents = SqliteAgentStore()
+        self.drains = SqliteDrainStore()
         self.provider = VultrWorld().connect(transport)
         self.providers = self
         self.workflows = RecordedWorkflows()
         self.clock = StillClock(at(3600))
+        self.failed_executions = LocalFailedExecutions(lambda: self.clock.now().timestamp())
         self.log = KeptLog()
         self.policy = Policy(deployment=DEPLOYMENT)
         self.notifier = self
