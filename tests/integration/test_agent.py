@@ -169,24 +169,27 @@ def test_a_cache_keeps_what_was_written_and_is_let_go_of_when_asked(
     until(lambda: _asked_to_flush(server, lease))
     until(lambda: server.agent(lease).flushed_at is not None)
     machine.stop()
+    let_go = server.agent(lease).mounted
+    until(lambda: _asked_to_flush(server, lease, wanted=False))
     other = Machine(tmp_path / "b", data, gpus=1, cache=cache)
     machines.append(other)
     other.boot()
     until(lambda: (other.path("/root/.cache") / "new").exists())
 
     assert agent.problems == ()
-    assert server.agent(lease).mounted == ()
+    assert let_go == ()
     assert not (machine.path("/root/.cache") / "new").exists()
     assert (other.path("/root/.cache") / "new").read_text(encoding="utf-8") == "kept"
     assert (other.path("/root/.cache") / "old").read_text(encoding="utf-8") == "was here"
 
 
-def _asked_to_flush(server: AgentServer, lease: str) -> bool:
+def _asked_to_flush(server: AgentServer, lease: str, *, wanted: bool = True) -> bool:
     from gpulease.errors import LeaseConflict
 
     agent = server.agent(lease)
     try:
-        server.deps.agents.save(agent.model_copy(update={"flush_wanted_at": server.deps.clock.now()}))
+        now = server.deps.clock.now() if wanted else None
+        server.deps.agents.save(agent.model_copy(update={"flush_wanted_at": now}))
     except LeaseConflict:
         return False
     return True
