@@ -10,6 +10,11 @@ from gpulease_cli.options import AmountType, CountType, json_option
 @click.option("--leases", type=CountType(1, 1_000_000), default=300, show_default=True, help="Whole lifecycles.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same run.")
 @click.option("--faults", type=click.Choice(["none", "default", "all"]), default="default", show_default=True)
+@click.option(
+    "--provider",
+    type=click.Choice(["vultr", "aws", "mixed"]),
+    help="Whose machines are wanted; mixed: both. Default: vultr, and both for --crash-points.",
+)
 @click.option("--crash-points", is_flag=True, help="Cut each workflow off at each of its effects, in each way.")
 @click.option(
     "--pairs", type=CountType(1, 1_000_000), metavar="N", help="After the crash points, N drawn pairs of them."
@@ -31,6 +36,7 @@ def command(
     leases: int,
     seed: int,
     faults: str,
+    provider: str | None,
     crash_points: bool,
     pairs: int | None,
     replay: str | None,
@@ -44,6 +50,7 @@ def command(
     \b
     gpulease simulate --leases 1000 --seed 11
     gpulease simulate --leases 2000 --seed 11 --faults all --json
+    gpulease simulate --leases 1000 --provider aws --faults all --json
     gpulease simulate --crash-points --pairs 500
     gpulease simulate --scenario idle-week --machines 200 --seed 3 --json
     gpulease simulate --replay seed=4,leases=60,faults=all,only=37,limit=5
@@ -57,10 +64,14 @@ def command(
     if replay is not None and (crash_points or pairs is not None):
         raise CliError("contradicts --crash-points and --pairs", field="--replay")
     if crash_points or pairs is not None:
-        return int(simulate.crash_points(seed=seed, pairs=pairs or 0, json_output=as_json) or 0)
+        return int(
+            simulate.crash_points(seed=seed, pairs=pairs or 0, json_output=as_json, provider=provider or "mixed") or 0
+        )
     if replay is not None:
         try:
-            return int(simulate.replay(replay, leases=leases, faults=faults) or 0)
+            return int(simulate.replay(replay, leases=leases, faults=faults, provider=provider or "vultr") or 0)
         except ValueError as error:
             raise CliError(str(error), field="--replay") from None
-    return int(simulate.main(leases=leases, seed=seed, faults=faults, json_output=as_json) or 0)
+    return int(
+        simulate.main(leases=leases, seed=seed, faults=faults, json_output=as_json, provider=provider or "vultr") or 0
+    )

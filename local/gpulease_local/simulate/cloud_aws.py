@@ -5,7 +5,7 @@ groups, which cost nothing and are in no book: they are read from the account it
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -37,16 +37,21 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """By the second while it runs; stopping and stopped are free."""
+    """By the second while it runs; stopping and stopped are free.
+
+    The account goes on to the time of the latest call, and calls beside each other are not of one time: what it has
+    ended has ended, also for one whose clock is some seconds behind.
+    """
 
     entry: Entry
     book: Book
+    now: Callable[[], float]
 
     def destroyed_from(self) -> float:
-        return self.entry.destroyed
+        return min(self.entry.destroyed, self.now()) if self.entry.destroyed < math.inf else math.inf
 
     def is_billed(self, now: float) -> bool:
-        return bool(self.entry.spans) and self.entry.spans[-1].start <= now < self.entry.spans[-1].end
+        return bool(self.entry.spans) and self.entry.spans[-1].end == math.inf
 
     def spans(self, now: float) -> Spans:
         return self.book.get(self.entry.id, now).running
@@ -102,7 +107,7 @@ class AwsSide:
         self._cloud.advance()
         entries = list(self._cloud.book)
         for entry in entries[len([t for t in self._things.values() if t.role != NETWORK]) :]:
-            self._things[entry.id] = _thing(entry, self._cloud.book)
+            self._things[entry.id] = _thing(entry, self._cloud)
         for region in self.regions:
             for groups in self._cloud.account.moto.backend(region).groups.values():
                 for group in groups.values():
@@ -202,13 +207,16 @@ class AwsSide:
             {MARKER_TAG: (ours + STRANGER).upper()},
             {MARKER_TAG: "x" + ours + STRANGER},
         )
-        made = [self._machine(_HERE, each) for each in tags]
+        before = {thing.id for thing in self.things()}
+        for each in tags:
+            self._machine(_HERE, each)
         volume = {"AvailabilityZone": _HERE[0] + "a", "Size": "10", "VolumeType": "gp3"}
-        made.append(self._create("CreateVolume", _HERE[0], volume, "volume", {MARKER_TAG: foreign}, "volumeId"))
+        self._create("CreateVolume", _HERE[0], volume, "volume", {MARKER_TAG: foreign}, "volumeId")
         group = {"GroupName": foreign, "GroupDescription": "somebody else's"}
         marked = {MARKER_TAG: foreign, DEPLOYMENT_TAG: "otherplace0"}
-        made.append(self._create("CreateSecurityGroup", _HERE[0], group, "security-group", marked, "groupId"))
-        return made
+        self._create("CreateSecurityGroup", _HERE[0], group, "security-group", marked, "groupId")
+        # Their disks too.
+        return [thing.id for thing in self.things() if thing.id not in before]
 
     def plant(self, like: Thing, marker: str) -> str:
         return self._machine((like.region, like.plan), {MARKER_TAG: marker, DEPLOYMENT_TAG: marker.split(":")[1]})
@@ -247,7 +255,7 @@ class AwsSide:
         raise RuntimeError(f"{action} is refused for good: {answer.status} {answer.body!r}")
 
 
-def _thing(entry: Entry, book: Book) -> Thing:
+def _thing(entry: Entry, cloud: AwsCloud) -> Thing:
     markers = markers_of(entry.tags.values())
     part_of = ""
     # A cache's disk carries the marker of its own record; one that came with a machine, its machine's lease.
@@ -262,6 +270,6 @@ def _thing(entry: Entry, book: Book) -> Thing:
         plan=entry.type,
         markers=markers,
         created=entry.created,
-        source=_Source(entry, book),
+        source=_Source(entry, cloud.account.book, cloud.now),
         part_of=part_of,
     )

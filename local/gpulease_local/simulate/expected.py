@@ -79,6 +79,8 @@ def _not_noticed(story: Story) -> str:
 def _has_evidence(
     reason: Reason, record: LeaseRecord, story: Story, machines: Iterable[Thing], ended_at: float | None
 ) -> bool:
+    if reason.value in story.ended_for:
+        return True
     happened = story.misfortunes
     unclear = bool(happened & _UNCLEAR) or story.disturbed
     match reason:
@@ -104,8 +106,6 @@ def _has_evidence(
             return "throttled" in happened or story.refusals > 0
         case Reason.NEVER_APPEARED:
             return unclear or bool(happened)
-        case Reason.BOOT_FAILED:
-            return reason.value in story.ended_for
         case _:
             return False
 

@@ -5,7 +5,6 @@ Rates are far above what providers show, so that a few hundred leases meet every
 
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 from gpulease_sim.aws import Fault as AwsFault
@@ -58,11 +57,11 @@ def aws_settings_of(profile: str, seed: int, machines: int) -> AwsSettings:
     draw = random.Random(f"aws-faults-{seed}")  # noqa: S311 - sameness is wanted here
     numbers = range(1, 4 * machines + 1)
 
-    def some(share: float, **change: Any) -> Rule:
-        return Rule(nth=tuple(n for n in numbers if draw.random() < share) or (0,), change=change)
+    def some(share: float, kind: str = "instance", spot: bool | None = None, **change: Any) -> Rule:
+        return Rule(kind, spot=spot, nth=tuple(n for n in numbers if draw.random() < share) or (0,), change=change)
 
     def disks(share: float, **change: Any) -> Rule:
-        return replace(some(share, **change), kind="volume")
+        return some(share, "volume", **change)
 
     return AwsSettings(
         no_capacity_probability=0.08,
@@ -81,11 +80,7 @@ def aws_settings_of(profile: str, seed: int, machines: int) -> AwsSettings:
             some(0.10, stopped_seconds=(120, 600)),
             some(0.10, terminated_seconds=(60, 300)),
             some(0.05, interface_linger_seconds=(120, 420)),
-            Rule(
-                spot=True,
-                nth=tuple(n for n in numbers if draw.random() < 0.33) or (0,),
-                change={"reclaim_seconds": (120, 5400)},
-            ),
+            some(0.33, spot=True, reclaim_seconds=(120, 5400)),
             disks(0.10, get_lag_seconds=(0, 20), list_lag_seconds=(0, 40)),
             disks(0.08, attached_seconds=(30, 120)),
             disks(0.02, attached_seconds=math.inf),

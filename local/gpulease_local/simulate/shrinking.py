@@ -26,11 +26,13 @@ class Case:
     seed: int
     leases: int
     faults: str = "all"
+    provider: str = "vultr"
     only: tuple[int, ...] = ()
     limit: int | None = None
 
     def __str__(self) -> str:
         text = f"seed={self.seed},leases={self.leases},faults={self.faults}"
+        text += f",provider={self.provider}" if self.provider != "vultr" else ""
         text += f",only={'+'.join(map(str, self.only))}" if self.only else ""
         return text + (f",limit={self.limit}" if self.limit is not None else "")
 
@@ -42,28 +44,35 @@ class Case:
             faults=self.faults,
             limit=self.limit,
             only=frozenset(self.only) if self.only else None,
+            provider=self.provider,
         )
 
 
-def case_of(text: str, *, leases: int, faults: str) -> Case:
+def case_of(text: str, *, leases: int, faults: str, provider: str = "vultr") -> Case:
     """A case from `key=value,…`, from a seed alone, or from a file with a report in it. Raises ValueError."""
     file = Path(text)
     if file.is_file():
         document = json.loads(file.read_text(encoding="utf-8"))
         replay = str(document.get("replay") or "")
         if replay:
-            return case_of(replay, leases=leases, faults=faults)
-        return Case(seed=int(document["seed"]), leases=int(document["leases"]), faults=str(document["faults"]))
+            return case_of(replay, leases=leases, faults=faults, provider=provider)
+        return Case(
+            seed=int(document["seed"]),
+            leases=int(document["leases"]),
+            faults=str(document["faults"]),
+            provider=str(document.get("provider", provider)),
+        )
     if "=" not in text:
-        return Case(seed=int(text), leases=leases, faults=faults)
+        return Case(seed=int(text), leases=leases, faults=faults, provider=provider)
     given = dict(part.split("=", 1) for part in text.split(","))
-    unknown = set(given) - {"seed", "leases", "faults", "only", "limit"}
+    unknown = set(given) - {"seed", "leases", "faults", "provider", "only", "limit"}
     if unknown:
         raise ValueError(f"unknown in --replay: {', '.join(sorted(unknown))}")
     return Case(
         seed=int(given["seed"]),
         leases=int(given.get("leases", leases)),
         faults=given.get("faults", faults),
+        provider=given.get("provider", provider),
         only=tuple(int(number) for number in given["only"].split("+")) if given.get("only") else (),
         limit=int(given["limit"]) if "limit" in given else None,
     )
@@ -124,7 +133,7 @@ def shrink(case: Case, lease_number: int | None, say: Callable[[str], None], *, 
 def _smaller(case: Case, lease_number: int | None) -> Sequence[Case]:
     if lease_number is None or case.only:
         return ()
-    all_of_them = wishes(case.leases, case.seed)
+    all_of_them = wishes(case.leases, case.seed, case.provider)
     mine = all_of_them[lease_number]
     near = tuple(w.number for w in all_of_them if abs(w.at - mine.at) < NEIGHBOURS_SECONDS)
     return (replace(case, only=(lease_number,)), replace(case, only=near))

@@ -178,6 +178,11 @@ WORKFLOWS: tuple[Workflow, ...] = (
 )
 
 
+def workflows_of(provider: str) -> tuple[Workflow, ...]:
+    """Those of one provider, or all (`mixed`)."""
+    return tuple(each for each in WORKFLOWS if provider in ("mixed", "vultr" if each.aws is None else "aws"))
+
+
 def by_name(name: str) -> Workflow:
     """Raises KeyError."""
     return {workflow.name: workflow for workflow in WORKFLOWS}[name]
