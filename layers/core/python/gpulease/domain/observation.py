@@ -37,6 +37,8 @@ class Observation:
     network_ids: tuple[str, ...] = field(default=())
     """Provider ids of the private networks it is attached to, with an address assigned."""
     zone: str = ""
+    spot: bool = False
+    """Of machines: whether it is sold as interruptible, at that price."""
     attached_to: str = ""
     """Of volumes: provider id of the machine it is attached to or on its way to or from; empty = free for sure."""
     attached: bool = False

@@ -19,7 +19,16 @@ from gpulease.domain.lease import (
     ResumeMode,
     ResumeProgress,
 )
-from gpulease.domain.pause import RELEASE_NOTICE, RESUME_NOTICE, change, pausing, resting, seen_started, without
+from gpulease.domain.pause import (
+    RELEASE_NOTICE,
+    RESUME_NOTICE,
+    change,
+    pausing,
+    resting,
+    seen_started,
+    seen_stopped,
+    without,
+)
 from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
@@ -28,6 +37,8 @@ from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved, to_r
 START_PATIENCE = timedelta(minutes=2)
 """How long a start that is refused for lack of capacity is tried again, unless its owner gives more."""
 START_AGAIN_AFTER = timedelta(seconds=30)
+FALLS_BACK_AFTER = timedelta(seconds=15)
+"""For the provider's reads to show the start."""
 LONGEST_PATIENCE = timedelta(minutes=10)
 """For a machine that is still stopping, and for a provider that does not answer."""
 
@@ -113,6 +124,27 @@ def started(
     )
     told = event(lease.id, now, "instance_starting", f"{machine.kind} {machine.provider_id} starts again")
     return change(changed, lease.epoch, (told,), (seen_started(machine, since, words, price),))
+
+
+def may_have_fallen_back(progress: ResumeProgress, now: datetime) -> bool:
+    """Whether a machine that is seen stopped after an accepted start is at rest: right after the call it may be shown
+    as it was before."""
+    asked = progress.last_asked_at or progress.started_at
+    return progress.started_at is not None and (asked is None or now - asked >= FALLS_BACK_AFTER)
+
+
+def fell_back(
+    record: LeaseRecord, machine: Resource, now: datetime, reason: Reason, *, words: str, stopped_price: Decimal
+) -> Change:
+    """A start that was accepted came to nothing, the machine is stopped: the same as a start that was refused (C38)."""
+    lease, progress = record.lease, _resume(record)
+    why = f"the start was accepted, then the provider showed {words}"
+    refused = progress.model_copy(update={"started_at": None, "refused_for": reason.value, "last_error": why[:300]})
+    waiting = f"capacity for {machine.plan}" if reason is Reason.NO_CAPACITY else "its machine to start"
+    changed = lease.model_copy(update={"resume": refused, "waiting_for": waiting, "updated_at": now})
+    text = f"{machine.kind} {machine.provider_id} did not start: {reason} ({words})"
+    told = event(lease.id, now, "start_fell_back", text, "warning", resource_id=machine.id, reason=reason.value)
+    return change(changed, lease.epoch, (told,), (seen_stopped(machine, now, words, stopped_price),))
 
 
 def new_machine(record: LeaseRecord, now: datetime, reason: Reason, why: str) -> Change:

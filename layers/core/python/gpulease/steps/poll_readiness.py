@@ -6,16 +6,21 @@ the SSH port has to answer.
 """
 
 from gpulease.domain.agent import AgentRecord
-from gpulease.domain.lease import IN_PROVISION, Attempt, LeaseState, Reason
-from gpulease.domain.observation import Observation
+from gpulease.domain.lease import IN_PROVISION, Attempt, LeaseState, Reason, ResumeMode
+from gpulease.domain.observation import Condition, Observation
 from gpulease.domain.readiness import agent_of_attempt, is_shown_ready, word_of
 from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.resume import fell_back, may_have_fallen_back
+from gpulease.pause_facts import offer_of_machine
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, fail_attempt, load_current, waiting_for, with_attempt
 from gpulease.steps.machine import look, machine_of, poll_pause_seconds
 from gpulease.steps.staying import look_again
 
-OUTCOMES = frozenset({"ready", "waiting", "failed", "superseded"})
+OUTCOMES = frozenset({"ready", "waiting", "stopped", "failed", "superseded"})
+"""`stopped`: the start of a stopped machine came to nothing, and is to be asked for again."""
+COMES_TO_NOTHING = frozenset({Reason.NO_CAPACITY, Reason.QUOTA_EXCEEDED, Reason.BOOT_FAILED, Reason.REJECTED})
+"""Why a provider stops a machine that it has just begun to start; what a user does has other reasons."""
 WAITS_FOR_AGENT = "its agent's first report"
 
 
@@ -36,7 +41,8 @@ def _look(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("failed")
     pause = min(5, poll_pause_seconds(attempt, deps.clock.now()))
     if seen.what == "waiting" or seen.observation is None:
-        return Outcome("waiting", seen.wait_seconds or pause)
+        fell = _fallen(command, seen.observation, deps)
+        return fell or Outcome("waiting", seen.wait_seconds or pause)
     agent = agent_of_attempt(deps.agents.load(command.lease_id), attempt) if deps.policy.agent_url else None
     # What was written by `look` is read again: the lease row may have changed with it.
     if agent is not None:
@@ -51,6 +57,22 @@ def _look(command: StepCommand, deps: Deps) -> Outcome:
     if told is not None:
         deps.ledger.commit(told)
     return Outcome("waiting", pause)
+
+
+def _fallen(command: StepCommand, seen: Observation | None, deps: Deps) -> Outcome | None:
+    """What follows when the machine stopped by itself before it was ready; None = it did not."""
+    if seen is None or seen.condition is not Condition.STOPPED or seen.reason not in COMES_TO_NOTHING:
+        return None
+    record, now, reason = load_current(command, deps, *IN_PROVISION), deps.clock.now(), Reason(seen.reason)
+    progress, machine = record.lease.resume, machine_of(record)
+    if progress is None or progress.mode is ResumeMode.NEW or machine is None:
+        deps.ledger.commit(fail_attempt(record, now, reason, f"the provider shows {seen.words}"))
+        return Outcome("failed")
+    if not may_have_fallen_back(progress, now):
+        return None
+    price = deps.providers.get(machine.account).stopped_price_per_hour(offer_of_machine(record.lease, machine))
+    deps.ledger.commit(fell_back(record, machine, now, reason, words=seen.words, stopped_price=price))
+    return Outcome("stopped", 1)
 
 
 def _by_agent(command: StepCommand, agent: AgentRecord, seen: Observation, pause: int, deps: Deps) -> Outcome:

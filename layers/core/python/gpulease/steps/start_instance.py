@@ -34,6 +34,8 @@ from gpulease.steps.starting import go_on, workflow_name
 OUTCOMES = frozenset({"started", "waiting", "new_machine", "paused", "lost", "handed_over", "superseded"})
 HAND_OVER_AFTER = timedelta(hours=6)
 AUTH_PAUSE_SECONDS = 30
+FINAL = frozenset({Reason.QUOTA_EXCEEDED, Reason.REJECTED})
+"""Refusals that do not pass by waiting."""
 STARTING = (Condition.PENDING, Condition.READY)
 
 
@@ -65,7 +67,7 @@ def _new_machine(record: LeaseRecord, deps: Deps) -> Outcome:
 def _turn(record: LeaseRecord, progress: ResumeProgress, machine: Resource, deps: Deps) -> Outcome:
     """Look, then ask when it is time to."""
     provider, now = deps.providers.get(machine.account), deps.clock.now()
-    over = now >= gives_up_at(progress)
+    over = now >= gives_up_at(progress) or progress.refused_for in FINAL
     try:
         seen = provider.observe(ref_of(machine))
     except ProviderError as error:

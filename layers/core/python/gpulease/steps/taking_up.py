@@ -122,15 +122,20 @@ def _add_row(deps: Deps, provider: Provider, record: LeaseRecord, seen: Observat
 
 
 def _rates(deps: Deps, provider: Provider, seen: Observation, born: datetime) -> tuple[Rate, ...]:
-    price = price_of(deps, provider, seen.region, seen.plan, seen.price_per_hour_usd)
+    price = price_of(deps, provider, seen)
     return () if price is None else (Rate(since=born, usd_per_hour=price),)
 
 
-def price_of(deps: Deps, provider: Provider, region: str, plan: str, told: str = "") -> Decimal | None:
-    """US dollars per hour by the provider's word, else by the catalogue; None = not known."""
+def price_of(deps: Deps, provider: Provider, seen: Observation) -> Decimal | None:
+    """US dollars per hour by the provider's word, else by the catalogue; None = not known.
+
+    Of a zone that the catalogue does not have: the dearest of its region's other zones.
+    """
     try:
-        return Decimal(told)
+        return Decimal(seen.price_per_hour_usd)
     except InvalidOperation:
         pass
     offers = (o for s in deps.offers.load() if s.provider == provider.name for o in s.offers)
-    return next((o.price_per_hour_usd for o in offers if (o.region, o.plan) == (region, plan)), None)
+    kind = (seen.region, seen.plan, seen.spot)
+    prices = {o.zone: o.price_per_hour_usd for o in offers if (o.region, o.plan, o.spot) == kind}
+    return prices.get(seen.zone, max(prices.values(), default=None))

@@ -103,6 +103,7 @@ def observed_instance(raw: Raw, region: str, checks: str = "", marker: str = "")
         created_at=_time(raw.get("LaunchTime")),
         network_ids=tuple(sorted(private_groups(raw))),
         zone=zone_of(raw),
+        spot=raw.get("InstanceLifecycle") == "spot",
         exempt=_exempt(raw),
         reason=reason_of(why),
     )
@@ -141,6 +142,7 @@ def observed_request(raw: Raw, region: str) -> Observation:
         plan=str(raw.get("LaunchSpecification", {}).get("InstanceType", "")),
         created_at=_time(raw.get("CreateTime")),
         zone=str(raw.get("LaunchedAvailabilityZone", "") or ""),
+        spot=True,
         exempt=_exempt(raw),
     )
 
