@@ -101,6 +101,26 @@ def test_a_report_is_kept(world: AgentWorld) -> None:
     assert (agent.mounted, agent.problems, agent.gpus) == (("/root/.cache",), ("cache: slow",), 1)
 
 
+RSA, ECDSA, ED25519 = "ssh-rsa BBBB root@box", "ecdsa-sha2-nistp256 CCCC", "ssh-ed25519 AAAA root@box"
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ([ECDSA, ED25519, RSA], ("ssh-ed25519 AAAA",)),
+        ([RSA, ECDSA], ("ecdsa-sha2-nistp256 CCCC",)),
+        (["sk-ssh-ed25519@openssh.com DDDD", RSA], ("ssh-rsa BBBB",)),
+        ([], ()),
+    ],
+)
+def test_of_several_host_keys_the_best_kind_is_kept_without_its_comment(
+    world: AgentWorld, told: list[str], kept: tuple[str, ...]
+) -> None:
+    world.report(host_keys=told)
+
+    assert world.agent().host_keys == kept
+
+
 WRONG = [
     b"",
     b"[]",

@@ -172,7 +172,7 @@ class AgentView(View):
     gpus: int | None
     problems: tuple[str, ...]
     start_script: str = Field(description="Empty, running, done or failed")
-    host_keys: tuple[str, ...] = Field(description="The machine's public SSH host keys")
+    host_keys: tuple[str, ...] = Field(description="The machine's public SSH host key, of the best kind")
 
 
 class PartView(View):

@@ -46,7 +46,7 @@ class AgentRecord(Model):
     gpu_memory_mib: tuple[int, ...] = ()
     gpu_memory_used_mib: tuple[int, ...] = ()
     host_keys: tuple[str, ...] = ()
-    """SSH host keys, public, for known_hosts."""
+    """The SSH host key for known_hosts, public. One: see `agent_protocol.pinned`."""
     mounted: tuple[str, ...] = ()
     """Paths of the cache that are mounted."""
     problems: tuple[str, ...] = ()

@@ -100,7 +100,7 @@ def noted(agent: AgentRecord, report: AgentReport, now: datetime) -> AgentRecord
             "gpu_percent": report.gpu_percent,
             "gpu_memory_mib": report.gpu_memory_mib,
             "gpu_memory_used_mib": report.gpu_memory_used_mib,
-            "host_keys": report.host_keys,
+            "host_keys": pinned(report.host_keys),
             "mounted": report.mounted,
             "problems": report.problems,
             "start_script": report.start_script,
@@ -109,6 +109,19 @@ def noted(agent: AgentRecord, report: AgentReport, now: datetime) -> AgentRecord
             "agent_version": report.agent_version,
         }
     )
+
+
+def pinned(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The one host key that is kept of these, without its comment.
+
+    SSH asks a server for the kind of key that it knows, so one is enough. An RSA key is longer than all the rest of the
+    row, and each report writes the row: with all keys it would be over a KiB and each report would cost twice as much.
+    """
+    best = min(keys, key=lambda key: _KINDS.get(key.partition(" ")[0], len(_KINDS)), default="")
+    return (" ".join(best.split(" ")[:2]),) if best else ()
+
+
+_KINDS = {kind: rank for rank, kind in enumerate(("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"))}
 
 
 def answer_to(
