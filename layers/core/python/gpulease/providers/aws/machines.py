@@ -33,7 +33,8 @@ from gpulease.providers.http import explained
 
 STATUS_IDS = 100
 """The most ids that one call for status checks takes."""
-CHECKS_NOT_OK = ("initializing", "impaired", "insufficient-data", "not-applicable")
+NOT_APPLICABLE = "not-applicable"
+CHECKS_NOT_OK = ("initializing", "impaired", "insufficient-data", NOT_APPLICABLE)
 """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceStatusSummary.html"""
 _GOING = frozenset({"shutting-down", "terminated"})
 _LIVE = {"Name": "instance-state-name", "Values": list(LIVE_STATES)}
@@ -79,20 +80,28 @@ class Machines:
 
     def in_motion(self, region: str) -> list[Observation]:
         """Those with a marker, of any deployment, that are on their way somewhere: pending, stopping, shutting down, or
-        running without both checks ok. Costs what is in motion and not what exists: one call for states, one for
-        checks, and one per 200 machines whose checks are not ok."""
-        marked = {"Name": "tag-key", "Values": [MARKER_TAG]}
-        moving = self._listed([marked, {"Name": "instance-state-name", "Values": list(MOVING_STATES)}], region)
-        found = {str(raw["InstanceId"]): observed_instance(raw, region) for raw in moving}
-        not_ok = {"Name": "instance-status.status", "Values": list(CHECKS_NOT_OK)}
-        statuses = self._client.listing(region, "describe_instance_status", "InstanceStatuses", Filters=[not_ok])
+        running without both checks ok. Costs what is in motion and not what exists: one call, and one per 200 found."""
+        statuses = self._client.listing(
+            region,
+            "describe_instance_status",
+            "InstanceStatuses",
+            # Of those that do not run, the status is told as not applicable.
+            IncludeAllInstances=True,
+            Filters=[
+                {"Name": "instance-status.status", "Values": list(CHECKS_NOT_OK)},
+                {"Name": "instance-state-name", "Values": list(MOVING_STATES)},
+            ],
+        )
         checks = {str(each["InstanceId"]): checks_of(each) for each in statuses}
-        ids = sorted(set(checks) - set(found))
+        marked = {"Name": "tag-key", "Values": [MARKER_TAG]}
+        ids, found = sorted(checks), []
         for first in range(0, len(ids), FILTER_VALUES):
             some = {"Name": "instance-id", "Values": ids[first : first + FILTER_VALUES]}
             for raw in self._listed([marked, some, _LIVE], region):
-                found[str(raw["InstanceId"])] = observed_instance(raw, region, checks[str(raw["InstanceId"])])
-        return list(found.values())
+                # One that began to run in between has no checks yet that were told.
+                told = checks[str(raw["InstanceId"])]
+                found.append(observed_instance(raw, region, "" if NOT_APPLICABLE in told else told))
+        return found
 
     # --- change ---
 

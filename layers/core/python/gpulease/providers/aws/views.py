@@ -22,7 +22,8 @@ KEEP_TAG = "gpulease:keep"
 """The sweep leaves alone what carries it, also when nobody owns it."""
 MARKER_PREFIX = "gpulease:"
 LIVE_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
-MOVING_STATES = ("pending", "stopping", "shutting-down")
+MOVING_STATES = ("pending", "running", "stopping", "shutting-down")
+"""What runs is in motion as long as its checks are not ok."""
 CHECKS_OK = "checks ok"
 
 Raw = Mapping[str, Any]
