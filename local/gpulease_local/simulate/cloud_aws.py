@@ -208,6 +208,8 @@ class AwsSide:
             {MARKER_TAG: "x" + ours + STRANGER},
         )
         before = {thing.id for thing in self.things()}
+        # Theirs live quietly: what is gone of them, we have ended.
+        kept, self._cloud.settings = self._cloud.settings, replace(self._cloud.settings, rules=())
         for each in tags:
             self._machine(_HERE, each)
         volume = {"AvailabilityZone": _HERE[0] + "a", "Size": "10", "VolumeType": "gp3"}
@@ -215,6 +217,7 @@ class AwsSide:
         group = {"GroupName": foreign, "GroupDescription": "somebody else's"}
         marked = {MARKER_TAG: foreign, DEPLOYMENT_TAG: "otherplace0"}
         self._create("CreateSecurityGroup", _HERE[0], group, "security-group", marked, "groupId")
+        self._cloud.settings = kept
         # Their disks too.
         return [thing.id for thing in self.things() if thing.id not in before]
 
