@@ -32,7 +32,7 @@ from gpulease_local.simulate.cloud_aws import AwsSide
 from gpulease_local.simulate.cloud_vultr import VultrSide
 from gpulease_local.simulate.clouds import Cloud, Clouds
 from gpulease_local.simulate.guests import AwsGuests, GuestAgents
-from gpulease_local.simulate.virtual_aws import Around, aws_account
+from gpulease_local.simulate.virtual_aws import REGIONS, Around, aws_account
 from gpulease_local.simulate.workloads import Workload
 from gpulease_local.stack import Stack, World, repository
 from gpulease_local.template import Template, read_template
@@ -109,6 +109,7 @@ class VirtualStack:
     providers: tuple[str, ...] = ("vultr",)
     """Accounts, in order of preference: `vultr`, `aws`."""
     aws_settings: AwsSettings = field(default_factory=AwsSettings)
+    aws_regions: tuple[str, ...] = REGIONS
     wrap_aws: Around = lambda inner: inner
     workload_of: Callable[[str], Workload | None] | None = None
     """With it, machines have agents; by the name of their lease, what their users do."""
@@ -168,7 +169,7 @@ class VirtualStack:
 
     def _account(self, name: str) -> Account:
         if name == "aws":
-            return aws_account(self.aws, passed=self.pass_time, around=self.wrap_aws)
+            return aws_account(self.aws, passed=self.pass_time, around=self.wrap_aws, regions=self.aws_regions)
         return Account(name, self.wrap_transport(SimTransport(self.cloud, passed=self.pass_time)))
 
     def _ssh_open(self, address: str, port: int) -> bool:
