@@ -54,7 +54,10 @@ Cost = Callable[[datetime], Decimal]
 
 
 def decide(lease: Lease, agent: AgentRecord | None, now: datetime, cost: Cost) -> Verdict:
-    """What is due now for a lease that runs or is paused. The agent's row is that of its present machine."""
+    """What is due now for a lease that has run. On the way to a pause and back only limits of time and money hold.
+
+    The agent's row is that of its present machine.
+    """
     due = [verdict for verdict in _limits(lease, agent, cost, now) if verdict.at is not None]
     over = [verdict for verdict in due if verdict.at is not None and verdict.at <= now]
     if over:

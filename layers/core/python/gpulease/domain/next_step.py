@@ -19,7 +19,7 @@ class NextStep:
 
 
 def planned(record: LeaseRecord, agent: AgentRecord | None, now: datetime) -> Verdict:
-    """What the clock decides about a lease that runs or is paused, and when to ask again."""
+    """What the clock decides about a lease that has run, and when to ask again."""
     return decide(record.lease, agent, now, lambda when: lease_cost(record, when))
 
 
@@ -44,6 +44,8 @@ def what_next(record: LeaseRecord, now: datetime, agent: AgentRecord | None = No
         unmeasured = "" if agent is not None else "; no agent measures whether it is used"
         return NextStep(f"runs until you give it back (no limit of time or use applies{unmeasured})")
     attempt = lease.attempt
+    if lease.state is LeaseState.PAUSING:
+        return NextStep("paused once nothing of its machine's compute is billed")
     if attempt is None:
         return NextStep(lease.waiting_for or "the next offer is chosen")
     return NextStep(f"given up unless ready: {attempt.offer.key}", attempt.ready_deadline)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from gpulease.domain.agent import AgentRecord
 from gpulease.domain.cost import lease_cost
-from gpulease.domain.idle import Action, Verdict, is_over_warning
+from gpulease.domain.idle import LOOK_AGAIN, Action, Verdict, is_over_warning
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason
 from gpulease.domain.next_step import planned
 from gpulease.domain.pause import pause_mode, request_pause
@@ -22,6 +22,9 @@ from gpulease.steps.starting import start_release, workflow_name
 
 RESUME_AGAIN = timedelta(minutes=15)
 """A resume by a window that found no capacity is tried again so much later."""
+HAVE_LIMITS = frozenset({LeaseState.RUNNING, LeaseState.PAUSING, LeaseState.PAUSED, LeaseState.RESUMING})
+"""On the way to a pause and back a machine may be billed for as long as its provider refuses to stop it: limits of time
+and money hold there as well, and nothing else does."""
 FLUSHABLE = timedelta(minutes=2, seconds=30)
 """An agent that has reported within this can be asked to save the cache before a pause."""
 
@@ -29,10 +32,19 @@ FLUSHABLE = timedelta(minutes=2, seconds=30)
 def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
     """What was decided, done if it was an action. None = no clock runs for this lease."""
     lease = record.lease
-    if lease.kind is not LeaseKind.MACHINE or lease.state not in (LeaseState.RUNNING, LeaseState.PAUSED):
+    if lease.kind is not LeaseKind.MACHINE or lease.state not in HAVE_LIMITS:
         return None
-    agent = agent_of(lease, deps)
+    try:
+        agent, unread = _read_agent(lease, deps), False
+    except LedgerUnavailable as error:
+        # Never stops a check: without the row nothing is idle, and the limits of time and money still hold.
+        deps.log.warning("agent_not_read", lease_id=lease.id, reason=str(error))
+        agent, unread = None, True
     verdict = planned(record, agent, now)
+    if unread and verdict.action is Action.NONE:
+        # What its agent has told may have a limit of its own, and nobody else would look.
+        soon = now + LOOK_AGAIN
+        verdict = replace(verdict, at=min(verdict.at or soon, soon))
     if verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
     elif verdict.action is Action.PAUSE:
@@ -58,16 +70,11 @@ def act_on_report(record: LeaseRecord, agent: AgentRecord, deps: Deps, now: date
     return verdict
 
 
-def agent_of(lease: Lease, deps: Deps) -> AgentRecord | None:
-    """What the agent of the present machine has told; None = there is none. Never stops a check: without the row
-    nothing is idle, and the limits of time and money still hold."""
+def _read_agent(lease: Lease, deps: Deps) -> AgentRecord | None:
+    """What the agent of the present machine has told; None = there is none. Raises LedgerUnavailable."""
     if not deps.policy.agent_url or lease.attempt is None:
         return None
-    try:
-        agent = deps.agents.load(lease.id)
-    except LedgerUnavailable as error:
-        deps.log.warning("agent_not_read", lease_id=lease.id, reason=str(error))
-        return None
+    agent = deps.agents.load(lease.id)
     return agent if agent is not None and agent.attempt == lease.attempt.number else None
 
 

@@ -1,0 +1,73 @@
+"""Limits of time and money hold in every state in which a machine that once ran may be billed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from gpulease.domain.cost import lease_cost
+from gpulease.domain.lease import LeaseState, Reason
+from gpulease.errors import LedgerUnavailable
+from gpulease.steps import limits
+
+from tests.support.pause_world import ONE_AWS, PauseWorld
+
+S = LeaseState
+HOUR = 3600.0
+
+
+@pytest.fixture
+def world() -> Iterator[PauseWorld]:
+    made = PauseWorld()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [({"max_duration_seconds": 2400}, Reason.EXPIRED), ({"budget_usd": "0.5"}, Reason.BUDGET)],
+)
+def test_a_pause_that_never_ends_does_not_outlive_the_limits(
+    world: PauseWorld, policy: dict[str, Any], reason: Reason
+) -> None:
+    lease_id = world.up(**ONE_AWS, policy=policy)
+    world.fault(action="StopInstances", code="UnauthorizedOperation", status=403)
+    world.pause(lease_id)
+
+    world.run_for(HOUR / 4)
+    assert world.lease(lease_id).state is S.PAUSING, "still billed, and shown so"
+    world.until(lease_id, S.RELEASED, within=HOUR)
+
+    assert world.lease(lease_id).reason is reason
+    assert world.booked(lease_id).destroyed is not None
+    if "budget_usd" in policy:
+        deps = world.stack.stack.deps
+        assert lease_cost(world.record(lease_id), deps.clock.now()) <= Decimal("0.5")
+    assert world.now < HOUR
+
+
+def test_what_happens_next_to_a_pause_is_not_that_it_is_given_up(world: PauseWorld) -> None:
+    lease_id = world.up()
+    world.fault(action="StopInstances", code="IncorrectInstanceState")
+    world.pause(lease_id)
+
+    world.run_for(60)
+
+    assert "given up" not in world.view(lease_id)["next"]["text"]
+
+
+def test_a_lease_is_looked_at_again_when_its_agents_row_could_not_be_read(world: PauseWorld) -> None:
+    lease_id = world.up()
+    deps = world.stack.stack.deps
+    now = deps.clock.now()
+
+    class Unread:
+        def load(self, lease_id: str) -> None:
+            raise LedgerUnavailable("throttled")
+
+    blind = replace(deps, agents=Unread(), policy=replace(deps.policy, agent_url="https://agents.invalid"))
+    verdict = limits.act(world.record(lease_id), blind, now)
+
+    assert verdict is not None and verdict.at is not None, "else nobody looks at it ever again"
+    assert (verdict.at - now).total_seconds() <= 600
