@@ -15,6 +15,7 @@ from typing import Any
 from gpulease.domain.lease import Lease, LeaseState, Reason
 from gpulease.ports import Change, Ledger
 from gpulease.runtime.world import monotonic
+from gpulease_sim.aws import Settings as AwsSettings
 from gpulease_sim.vultr import Settings
 
 from gpulease_local.simulate.virtual import ApiRefused, VirtualStack
@@ -123,6 +124,7 @@ class IdleWeek:
         self.stack = VirtualStack(
             seed=seed,
             settings=Settings(capacity={"*/*": 10_000}),
+            aws_settings=AwsSettings(brief=True),
             providers=providers,
             wrap_ledger=lambda inner: _Listening(inner, self._told),
             workload_of=self._workloads.get,

@@ -27,6 +27,8 @@ class Capabilities:
     """Longest time a create call may be on its way before its answer counts as lost."""
     requests_per_second: float
     """Calls of any kind that the provider takes from one account."""
+    look_every_seconds: int = 4
+    """How often the state of a VM that boots is worth reading: no more often than it changes."""
 
 
 @dataclass(frozen=True, slots=True)

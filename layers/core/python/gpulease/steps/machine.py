@@ -5,7 +5,7 @@ the provider does not answer: giving back needs no permission of a broken API.
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 from gpulease.domain.event import Fact
@@ -41,13 +41,15 @@ THROTTLED_GRACE = timedelta(minutes=5)
 """How much longer than its deadline a machine may take that could not be read because of the account's rate."""
 
 
-def poll_pause_seconds(attempt: Attempt, now: datetime) -> int:
+def poll_pause_seconds(attempt: Attempt, machine: Resource, deps: Deps) -> int:
     """Pause before the next look, by how long this kind of machine usually takes (Vultr: VM 30 to 260 s, bare metal
-    many minutes, up to 40). A VM's turn is short, so that ready is noticed within five seconds."""
-    age = (now - attempt.begun_at).total_seconds()
+    many minutes, up to 40). A VM's turn is short, so that ready is noticed within five seconds, unless its provider
+    has news more seldom (AWS makes its status checks once a minute)."""
+    every = deps.providers.get(machine.account).capabilities.look_every_seconds
+    age = (deps.clock.now() - attempt.begun_at).total_seconds()
     if attempt.offer.kind is PlanKind.BARE_METAL:
         return 120 if age < 600 else 60
-    return 4 if age < 300 else 10
+    return every if age < 300 else max(every, 10)
 
 
 def machine_of(record: LeaseRecord) -> Resource | None:

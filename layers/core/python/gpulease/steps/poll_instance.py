@@ -23,4 +23,4 @@ def _look(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("active")
     if seen.what == "failed":
         return Outcome("failed")
-    return Outcome("waiting", seen.wait_seconds or poll_pause_seconds(attempt, deps.clock.now()))
+    return Outcome("waiting", seen.wait_seconds or poll_pause_seconds(attempt, machine, deps))

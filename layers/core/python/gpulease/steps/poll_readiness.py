@@ -39,7 +39,7 @@ def _look(command: StepCommand, deps: Deps) -> Outcome:
     seen = look(record, attempt, machine, deps)
     if seen.what == "failed":
         return Outcome("failed")
-    pause = min(5, poll_pause_seconds(attempt, deps.clock.now()))
+    pause = min(10, poll_pause_seconds(attempt, machine, deps))
     if seen.what == "waiting" or seen.observation is None:
         fell = _fallen(command, seen.observation, deps)
         return fell or Outcome("waiting", seen.wait_seconds or pause)

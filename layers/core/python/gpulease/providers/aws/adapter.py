@@ -44,6 +44,7 @@ class AwsProvider:
 
     name = PROVIDER
     capabilities = Capabilities(
+        look_every_seconds=10,
         plan_kinds=frozenset({PlanKind.VM}),
         stop_stops_billing=True,
         private_networks=True,

@@ -107,6 +107,18 @@ class Sessions:
         return client
 
 
+def _timestamp(value: Any) -> datetime:
+    """EC2's times are ISO 8601. What is not is left to botocore's own parser, which takes twenty times as long: of a
+    list of machines, reading their times was a fifth of the work."""
+    from botocore.utils import parse_timestamp
+
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        found: datetime = parse_timestamp(value)
+        return found
+
+
 @cache
 def _loader() -> Any:
     """EC2's model takes a third of a second to read: once per process, not once per session."""
@@ -122,4 +134,5 @@ def _session(**who: Any) -> Any:
 
     core = botocore.session.get_session()
     core.register_component("data_loader", _loader())
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
     return boto3.Session(botocore_session=core, **who)
