@@ -69,12 +69,13 @@ class _Group:
 
     groups: dict[str, Any]
     id: str
-    now: AwsCloud
+    now: Callable[[], float]
     seen_gone: float = math.inf
 
     def destroyed_from(self) -> float:
-        if self.id not in self.groups and self.seen_gone == math.inf:
-            self.seen_gone = self.now.now()
+        if self.id in self.groups:
+            return math.inf
+        self.seen_gone = min(self.seen_gone, self.now())
         return self.seen_gone
 
     def is_billed(self, now: float) -> bool:
@@ -125,7 +126,7 @@ class AwsSide:
             plan="",
             markers=(group.name,),
             created=self._cloud.now(),
-            source=_Group(groups, group.id, self._cloud),
+            source=_Group(groups, group.id, self._cloud.now),
         )
 
     def things(self) -> list[Thing]:

@@ -185,16 +185,17 @@ class Verdict:
             # A clock that was set back reads the end of a machine too early: by one started hour at most.
             excused = story.disturbed and self.climate.stepped_at and book - ledger <= hour
             return [] if excused else [self._violation("cost_too_low", record.lease.id, detail)]
-        if row.billing is BillingRule.PER_SECOND and ledger - book <= self._seconds_late(entry) * hour:
+        if row.billing is BillingRule.PER_SECOND and ledger - book <= self._misread(row, entry):
             return []
         if story.misfortunes or story.disturbed or ledger - book <= self._hours_late(row, entry.destroyed_from) * hour:
             return []
         return [self._violation("cost_differs", record.lease.id, detail)]
 
-    def _seconds_late(self, entry: Thing) -> Decimal:
-        """Hours that a start and an end may be read too early and too late, for each time in which it was billed."""
+    def _misread(self, row: Resource, entry: Thing) -> Decimal:
+        """US dollars by which a start and an end may be read too early and too late, each time that it was billed."""
         spans = entry.source.spans(self.now.timestamp())
-        return Decimal(READ_LATE_SECONDS * max(1, len(spans))) / 3600
+        rate = max((rate.usd_per_hour for rate in row.rates), default=Decimal(0))
+        return Decimal(READ_LATE_SECONDS * max(1, len(spans))) / 3600 * rate + CENT
 
     def _hours_late(self, row: Resource, gone: float) -> Decimal:
         """1 where the absence was read soon, and in a later started hour than the one in which the machine ended."""
