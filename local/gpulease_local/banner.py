@@ -5,13 +5,12 @@ from decimal import Decimal
 from pathlib import Path
 
 from gpulease.domain.cost import lease_cost, price_per_hour
-from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.lease import Lease
 
-from gpulease_local.books import is_users
-from gpulease_local.sides import Side
+from gpulease_local.books import OPEN_STATES, is_users
+from gpulease_local.sides import Sides
 from gpulease_local.stack import Stack
 
-_OPEN = tuple(state for state in LeaseState if state is not LeaseState.RELEASED)
 _PAGE = 100
 
 
@@ -19,7 +18,7 @@ def open_leases(stack: Stack) -> Iterator[Lease]:
     """Every lease that is not released, newest first."""
     cursor: str | None = None
     while True:
-        page = stack.deps.ledger.leases_of(None, states=_OPEN, cursor=cursor, limit=_PAGE)
+        page = stack.deps.ledger.leases_of(None, states=OPEN_STATES, cursor=cursor, limit=_PAGE)
         yield from (lease for lease in page.items if is_users(lease))
         cursor = page.cursor
         if cursor is None:
@@ -41,16 +40,16 @@ def rented_lines(stack: Stack) -> list[str]:
     return lines
 
 
-def opening_lines(stack: Stack, side: Side, url: str, folder: Path, public_folder: Path) -> list[str]:
+def opening_lines(stack: Stack, sides: Sides, url: str, folder: Path, public_folder: Path) -> list[str]:
     """URL, data folder, provider, time scale, open leases and their price."""
-    speed = "real time" if side.scale == 1 else f"{side.scale:g} times real time"
+    speed = "real time" if sides.scale == 1 else f"{sides.scale:g} times real time"
     rented = rented_lines(stack)
     return [
         "gpulease local",
         f"  API         {url}/v1   (description: {url}/openapi.json)",
         f"  token       {public_folder / 'token'}",
         f"  data        {folder}",
-        f"  provider    {side.words}",
+        *(f"  {'provider' if n == 0 else '':<12}{side.words}" for n, side in enumerate(sides.each)),
         f"  time        {speed}; now {stack.deps.clock.now():%Y-%m-%d %H:%M:%S} UTC",
         f"  open leases {len(rented) - 1 if rented else 'none'}",
         *rented,

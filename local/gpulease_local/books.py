@@ -18,6 +18,7 @@ from gpulease.ports import Ledger
 from gpulease_sim.vultr import BookObject
 
 MACHINES = frozenset({"instance", "bare_metal"})
+OPEN_STATES = tuple(state for state in LeaseState if state is not LeaseState.RELEASED)
 _PAGE = 100
 
 
@@ -70,6 +71,18 @@ def all_records(ledger: Ledger) -> list[LeaseRecord]:
         cursor = page.cursor
         if cursor is None:
             return records[::-1]
+
+
+def open_records(ledger: Ledger) -> list[LeaseRecord]:
+    """Every record that is not released, with its resources; also those that hold what leases share."""
+    records: list[LeaseRecord] = []
+    cursor: str | None = None
+    while True:
+        page = ledger.leases_of(None, states=OPEN_STATES, cursor=cursor, limit=_PAGE)
+        records += [ledger.load(lease.id) for lease in page.items]
+        cursor = page.cursor
+        if cursor is None:
+            return records
 
 
 def compare(book: Iterable[BookObject], records: Iterable[LeaseRecord], deployment: str, now: datetime) -> Comparison:

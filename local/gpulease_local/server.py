@@ -1,4 +1,4 @@
-"""`gpulease local`: the whole stack on one computer, against a simulated cloud or a real provider key.
+"""`gpulease local`: the whole stack on one computer, against simulated clouds or real providers.
 
 Invariants: everything that must outlive the process is on disk before it is answered (ledger, executions, the simulated
 cloud, the simulated clock), so kill -9 loses nothing and a start goes on where it was. One server per data folder. A
@@ -8,18 +8,18 @@ real provider is never driven by a clock that runs fast.
 import getpass
 import json
 import os
-import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from gpulease.domain.agent_protocol import HEARTBEAT_PATH
+from gpulease.domain.resource import ResourceState
 from gpulease.errors import GpuleaseError
 from gpulease.ledger.sqlite import SqliteLedger
 from gpulease.ledger.sqlite_agents import SqliteAgentStore
@@ -27,15 +27,15 @@ from gpulease.ledger.sqlite_drains import SqliteDrainStore
 from gpulease.ledger.sqlite_offers import SqliteOfferStore
 from gpulease.ledger.sqlite_shared import SqliteSharedReads
 from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
-from gpulease.ports import Policy
+from gpulease.ports import Ledger, Policy
 from gpulease.runtime.world import RandomIds
-from gpulease_sim.guests import GuestHost
-from gpulease_sim.vultr import Fault, Settings, VultrCloud
+from gpulease_sim.vultr import VultrCloud
 
 from gpulease_local.asl import DefinitionRefused, SqliteStore
 from gpulease_local.asl.engine import NAME_KEPT_SECONDS
 from gpulease_local.banner import closing_lines, opening_lines
-from gpulease_local.deps import Account, LineLog, LogAlarms
+from gpulease_local.books import open_records
+from gpulease_local.deps import LineLog, LogAlarms
 from gpulease_local.front import Front, FrontServer
 from gpulease_local.home import (
     DataLock,
@@ -47,48 +47,19 @@ from gpulease_local.home import (
     private_folder,
     write_private,
 )
-from gpulease_local.remote_simulator import is_loopback
-from gpulease_local.sides import VULTR, Side, simulated_side, vultr_side
+from gpulease_local.options import DEFAULT_PORT, SIMULATED, AwsSetup, Options, ServerRefused, check, folder_name
+from gpulease_local.sides import sides_of
 from gpulease_local.stack import Stack, World, repository
 from gpulease_local.template import TemplateRefused, read_template
 from gpulease_local.world import DepsClock
 
-SIMULATED = "simulated"
-DEFAULT_PORT = 8765
+__all__ = ["AwsSetup", "LocalServer", "Options", "ServerRefused", "main"]
+
 LOG_BYTES = 20_000_000
 FORGET_EXECUTIONS_EVERY_SECONDS = 86_400.0
 WORKERS = 8
 """Provider calls under way at once; each may wait a minute for an answer."""
-
-
 TELL_GUESTS_EVERY_SECONDS = 5.0
-
-
-class ServerRefused(Exception):
-    """The server cannot start as asked; one line for people."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to serve. `data_dir` (by default `<home>/local`) holds token and address, `<provider>` in it the rest."""
-
-    provider: str = SIMULATED
-    port: int = DEFAULT_PORT
-    data_dir: Path | None = None
-    time_scale: float = 1.0
-    vultr_url: str | None = None
-    seed: int = 0
-    template: Path | None = None
-    home: Path | None = None
-    log_level: str = "info"
-    agent_url: str | None = None
-    """Where machines reach this server; None = they get no agent."""
-    simulator: Settings | None = None
-    """How the simulated account behaves from its first start on."""
-    guests: GuestHost | None = None
-    """What runs on the simulated machines; None = nothing."""
-    faults: tuple[Fault, ...] = ()
-    """Scripted misbehaviour of the simulated provider; not kept over a restart."""
 
 
 class LocalServer:
@@ -98,12 +69,13 @@ class LocalServer:
         self, options: Options, env: Mapping[str, str], show: Callable[[str], None] = lambda line: None
     ) -> None:
         """`show`: where a line goes that somebody must read."""
-        _check(options)
+        options = replace(options, aws=options.aws.completed(env))
+        check(options)
         self.options = options
         self._show = show
         home = options.home or home_of(env)
         self.public_folder = private_folder(options.data_dir or home / "local")
-        self.folder = private_folder(self.public_folder / _folder_name(options))
+        self.folder = private_folder(self.public_folder / folder_name(options))
         self.stopping = threading.Event()
         with ExitStack() as opened:
             opened.callback(DataLock(self.public_folder / "lock").release)
@@ -122,8 +94,8 @@ class LocalServer:
 
     @property
     def cloud(self) -> VultrCloud | None:
-        """The simulated cloud of this process, if it has one."""
-        return self.side.cloud
+        """The simulated Vultr of this process, if it has one."""
+        return self.sides.cloud
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Move leases and schedules until `stop` (by default `stopping`) is set."""
@@ -141,18 +113,19 @@ class LocalServer:
         log_file = RollingFile(folder / "gpulease.log", LOG_BYTES)
         opened.callback(log_file.close)
         database = folder / "gpulease.sqlite"
-        side = self.side = self._side(env, home, opened)
+        sides = self.sides = sides_of(options, env, folder, home / "keys", opened, self._show)
         deployment = kept_deployment(folder / "deployment.json", folder.name, ids.token)
-        log = LineLog(log_file, DepsClock(side.clock).now, options.log_level)
+        log = LineLog(log_file, DepsClock(sides.clock).now, options.log_level)
         ledger = SqliteLedger(database)
         opened.callback(ledger.close)
         database.chmod(0o600)
+        _refuse_to_lose_sight(ledger, sides.accounts)
         self._store = store = SqliteStore(database)
         opened.callback(store.close)
         world = World(
-            clock=side.clock,
-            sleep=side.sleep,
-            accounts={VULTR: Account(VULTR, side.transport, side.base_url)},
+            clock=sides.clock,
+            sleep=sides.sleep,
+            accounts=sides.accounts,
             ledger=ledger,
             offers=SqliteOfferStore(ledger.file),
             sweeps=SqliteSweepStore(ledger.file),
@@ -160,8 +133,8 @@ class LocalServer:
             drains=SqliteDrainStore(ledger.file),
             shared=SqliteSharedReads(ledger.file),
             ids=ids,
-            secrets=side.secrets,
-            probe=side.probe,
+            secrets=sides.secrets,
+            probe=sides.probe,
             notifier=LogAlarms(log, show=self._show),
             log=log,
             # Whoever holds this computer's token is the one who pays.
@@ -173,23 +146,9 @@ class LocalServer:
             store=store,
             seed=options.seed,
             workers=WORKERS,
-            time_scale=side.scale,
+            time_scale=sides.scale,
         )
         return Stack(read_template(options.template or repository() / "template.yaml"), world)
-
-    def _side(self, env: Mapping[str, str], home: Path, opened: ExitStack) -> Side:
-        options = self.options
-        if options.provider == VULTR:
-            return vultr_side(options.vultr_url, env, home / "keys")
-        return simulated_side(
-            self.folder,
-            scale=options.time_scale,
-            seed=options.seed,
-            settings=options.simulator,
-            faults=options.faults,
-            guests=options.guests,
-            opened=opened,
-        )
 
     def _have_offers(self) -> None:
         """The first request must find offers; later starts use the kept ones and renew them on the side."""
@@ -204,7 +163,7 @@ class LocalServer:
 
     def _forget_executions(self) -> None:
         """Ended ones whose names are free again; what they did is in the ledger."""
-        self._store.prune(self.side.clock.time() - NAME_KEPT_SECONDS)
+        self._store.prune(self.sides.clock.time() - NAME_KEPT_SECONDS)
 
     def _front(self) -> FrontServer:
         stack, folder = self.stack, self.public_folder
@@ -239,11 +198,18 @@ class LocalServer:
         return server
 
 
-def _folder_name(options: Options) -> str:
-    """Leases at another address are not leases at Vultr: each address has a ledger of its own."""
-    if options.vultr_url is None:
-        return options.provider
-    return f"{options.provider}-at-{re.sub(r'[^a-z0-9.]+', '-', urlsplit(options.vultr_url).netloc.lower())}"
+def _refuse_to_lose_sight(ledger: Ledger, accounts: Collection[str]) -> None:
+    """A provider that is left out while something is rented there would go on billing, and nobody would look."""
+    held = {
+        resource.account
+        for record in open_records(ledger)
+        for resource in record.resources
+        if resource.state is not ResourceState.RELEASED
+    }
+    if held - set(accounts):
+        everybody = ",".join([*accounts, *sorted(held - set(accounts))])
+        missing = ", ".join(sorted(held - set(accounts)))
+        raise ServerRefused(f"something is still held at {missing}: start with --provider {everybody}")
 
 
 def _user() -> str:
@@ -252,26 +218,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
-
-
-def _check(options: Options) -> None:
-    """Refuse what makes no sense together."""
-    if options.provider not in (SIMULATED, VULTR):
-        raise ServerRefused(f"no provider is called {options.provider!r}; known: {SIMULATED}, {VULTR}")
-    if not 0 < options.time_scale <= 10_000:
-        raise ServerRefused("the time scale must be above 0 and at most 10000")
-    if options.provider == VULTR and options.time_scale != 1:
-        raise ServerRefused("a real provider runs in real time: the time scale is for the simulated one")
-    if options.agent_url is not None:
-        address = urlsplit(options.agent_url)
-        if not address.hostname or (address.scheme != "https" and not is_loopback(options.agent_url)):
-            raise ServerRefused(f"{options.agent_url}: must be https, or http on this computer")
-    if options.vultr_url is not None:
-        if options.provider != VULTR:
-            raise ServerRefused(f"an address of Vultr's API goes with provider {VULTR}")
-        parts = urlsplit(options.vultr_url)
-        if not parts.hostname or (parts.scheme != "https" and not is_loopback(options.vultr_url)):
-            raise ServerRefused(f"{options.vultr_url}: must be https, or http on this computer")
 
 
 def main(
@@ -285,6 +231,7 @@ def main(
     *,
     log_level: str = "info",
     agent_url: str | None = None,
+    aws: AwsSetup | None = None,
     env: Mapping[str, str] | None = None,
     out: TextIO | None = None,
 ) -> int:
@@ -299,6 +246,7 @@ def main(
         template=None if template is None else Path(template),
         log_level=log_level,
         agent_url=agent_url,
+        aws=aws or AwsSetup(),
     )
     target = sys.stdout if out is None else out
     try:
@@ -311,9 +259,9 @@ def main(
         print(f"gpulease: error: local: {error}", file=sys.stderr)
         return 2
     try:
-        _say(target, opening_lines(server.stack, server.side, server.url, server.folder, server.public_folder))
+        _say(target, opening_lines(server.stack, server.sides, server.url, server.folder, server.public_folder))
         _until_stopped(server)
-        _say(target, closing_lines(server.stack, real=server.side.real))
+        _say(target, closing_lines(server.stack, real=server.sides.real))
     finally:
         server.close()
     return 0

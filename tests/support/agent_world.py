@@ -119,8 +119,8 @@ class AgentServer:
 
         def found() -> bytes | None:
             assert self.server is not None
-            assert self.server.side.cloud is not None
-            for each in reversed(self.server.side.cloud.book_objects()):
+            assert self.server.cloud is not None
+            for each in reversed(self.server.cloud.book_objects()):
                 data = each.user_data_bytes
                 config = agent_config_in(data) if data else None
                 if config is not None and config["lease_id"] == lease_id:

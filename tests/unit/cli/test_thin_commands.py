@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulease_local.server import AwsSetup
 
 from tests.support.cli_world import Cli
 
@@ -34,9 +35,19 @@ def test_local_hands_over_its_defaults(cli: Cli, called: list[dict[str, Any]]) -
             "vultr_url": None,
             "seed": 0,
             "template": None,
-        "agent_url": None,
+            "agent_url": None,
+            "aws": AwsSetup(),
+            "env": cli.env,
         }
     ]
+
+
+def test_local_hands_over_what_is_for_aws(cli: Cli, called: list[dict[str, Any]]) -> None:
+    words = ["--provider", "aws,vultr", "--aws-regions", "us-east-1,eu-west-1", "--aws-profile", "research"]
+
+    assert cli.run("local", *words, "--aws-image", "ami-1").code == 0
+    assert called[0]["provider"] == "aws,vultr"
+    assert called[0]["aws"] == AwsSetup(regions="us-east-1,eu-west-1", profile="research", image="ami-1")
 
 
 @pytest.mark.parametrize(
@@ -51,6 +62,13 @@ def test_local_hands_over_its_defaults(cli: Cli, called: list[dict[str, Any]]) -
         (["--template", "none.yaml"], "--template: none.yaml is not there"),
         (["--data-dir", "a-file"], "--data-dir: a-file is not a folder"),
         (["--provider", "moon"], "--provider: 'moon' is not one of"),
+        (["--provider", ""], "--provider: '' is not one of"),
+        (["--provider", "vultr,vultr"], "--provider: names one twice"),
+        (["--provider", "vultr,simulated-aws"], "--provider: real and simulated providers cannot be mixed"),
+        (["--provider", "aws", "--time-scale", "60"], "--time-scale: contradicts --provider aws"),
+        (["--provider", "vultr", "--aws-regions", "us-east-1"], "--aws-regions: contradicts --provider vultr"),
+        (["--provider", "simulated-aws", "--aws-url", "http://127.0.0.1:1"], "--aws-url: contradicts"),
+        (["--provider", "aws", "--aws-url", "127.0.0.1"], "--aws-url: '127.0.0.1' is not an address"),
     ],
 )
 def test_local_refuses_what_cannot_be(cli: Cli, called: list[dict[str, Any]], words: list[str], error: str) -> None:

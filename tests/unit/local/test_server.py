@@ -70,7 +70,7 @@ def test_a_lease_goes_on_over_restarts_and_the_banner_tells_its_price(serve: Ser
     second = serve()
     _until(_client(second), lease.id, "running")
     opening = "\n".join(
-        banner.opening_lines(second.stack, second.side, second.url, second.folder, second.public_folder)
+        banner.opening_lines(second.stack, second.sides, second.url, second.folder, second.public_folder)
     )
     closing = "\n".join(banner.closing_lines(second.stack, real=False))
     real = "\n".join(banner.closing_lines(second.stack, real=True))
@@ -111,7 +111,7 @@ def test_a_second_server_over_the_same_folder_is_refused_and_harms_nothing(serve
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (Options(provider="aws"), "no provider is called 'aws'"),
+        (Options(provider="moon"), "no provider is called 'moon'"),
         (Options(provider="vultr", time_scale=2.0), "real time"),
         (Options(time_scale=0.0), "time scale"),
         (Options(time_scale=float("nan")), "time scale"),
@@ -157,7 +157,7 @@ def test_the_simulated_and_the_real_provider_have_folders_of_their_own(tmp_path:
     with pytest.raises(ProviderAuthFailed, match="VULTR_API_KEY"):
         LocalServer(Options(provider="vultr", port=0), home)
 
-    assert {each.name for each in (tmp_path / "local").iterdir() if each.is_dir()} == {"simulated", "vultr"}
+    assert {each.name for each in (tmp_path / "local").iterdir() if each.is_dir()} == {"simulated", "real"}
 
 
 def test_a_lease_lives_at_a_simulator_that_is_served_beside_it(serve: Serve) -> None:
@@ -171,7 +171,7 @@ def test_a_lease_lives_at_a_simulator_that_is_served_beside_it(serve: Serve) -> 
         _client(started).release(lease.id)
         _until(_client(started), lease.id, "released")
 
-    assert (started.side.real, started.side.scale) == (False, 200.0)
+    assert (started.sides.real, started.sides.scale) == (False, 200.0)
     assert [each.kind for each in cloud.book_objects()] == ["instance"]
     assert cloud.book.billed() == []
 
