@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from tests.support.case_world import CaseWorld
+from tests.support.cloud_world import CloudWorld
 
 NewWorld = Callable[..., CaseWorld]
+NewCloud = Callable[..., CloudWorld]
 
 
 @pytest.fixture(params=[False, True], ids=["own-words", "reworded"])
@@ -30,6 +32,26 @@ def new_world(reworded: bool) -> Iterator[NewWorld]:
     yield make
     for each in worlds:
         each.close()
+
+
+@pytest.fixture
+def new_cloud(reworded: bool) -> Iterator[NewCloud]:
+    """Makes one world of AWS, or of the named providers, with settings."""
+    worlds: list[CloudWorld] = []
+
+    def make(*providers: str, **settings: Any) -> CloudWorld:
+        worlds.append(CloudWorld(*providers, reworded=reworded, **settings))
+        return worlds[-1]
+
+    yield make
+    for each in worlds:
+        each.close()
+
+
+@pytest.fixture
+def cloud(new_cloud: NewCloud) -> CloudWorld:
+    """AWS without luck."""
+    return new_cloud()
 
 
 @pytest.fixture

@@ -1,0 +1,363 @@
+"""The world in which cases of AWS and of idleness are played: the whole stack in virtual time on the simulated accounts
+it is given, strangers in the same account, agents where there are workloads, and the checks of `cloud_checks.py`.
+
+Times of a case are seconds since its T+0, the moment at which its (first) lease was asked for. What AWS was asked is
+kept in full (`sent`), each with the function that asked.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import parse_qsl
+
+from gpulease.domain.event import Event
+from gpulease.domain.lease import Lease, LeaseState
+from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.ports import Change, Ledger
+from gpulease_local.asl import TaskReply
+from gpulease_local.simulate.clouds import MACHINE, Thing
+from gpulease_local.simulate.virtual import DEPLOYMENT, OWNER, Invoke, VirtualStack
+from gpulease_local.simulate.virtual_aws import Handler
+from gpulease_local.simulate.workloads import Workload
+from gpulease_sim.aws import SimResponse
+from gpulease_sim.aws.faults import Fault
+from gpulease_sim.aws.settings import Rule
+
+from tests.support.cloud_checks import problems_of
+from tests.support.ec2_world import steady as steady_aws
+from tests.support.kills import Kill, Killed
+from tests.support.vultr_world import steady as steady_vultr
+from tests.support.watched_ledger import CommitFault, WatchedLedger
+
+REGION, ZONE, OTHER_ZONE = "us-east-1", "us-east-1a", "us-east-1b"
+PLAN = "g6.xlarge"
+ONE_AWS: Mapping[str, Any] = {"providers": ["aws"], "regions": [REGION], "plans": [PLAN]}
+"""A request that the zones of one region fit."""
+ONE_SPOT: Mapping[str, Any] = {**ONE_AWS, "spot": "spot"}
+R_SECONDS = 300.0
+QUIET_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call to AWS: T+, the function that made it (empty = the API or an agent), and what came of it."""
+
+    at: float
+    function: str
+    action: str
+    params: Mapping[str, str]
+    status: int
+    """0: no answer."""
+    code: str
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something."""
+        return not self.action.startswith(("Describe", "Get"))
+
+
+class _Watching:
+    """Between boto3 and the account."""
+
+    def __init__(self, inner: Handler, world: "CloudWorld") -> None:
+        self._inner, self._world = inner, world
+
+    def handle(self, headers: Mapping[str, str], body: bytes) -> SimResponse:
+        action = headers.get("X-Amz-Target", "").rpartition(".")[2] or dict(parse_qsl(body.decode())).get("Action", "")
+        kill = self._world.due_kill(action)
+        if kill is not None and not kill.sent:
+            self._world.strike(kill)
+        try:
+            answer = self._inner.handle(headers, self._world.rewrite(body))
+        finally:
+            self._world.note_sent()
+        if kill is not None and kill.sent:
+            self._world.strike(kill)
+        return answer
+
+
+class CloudWorld:
+    """One case. `close()` after use."""
+
+    def __init__(
+        self,
+        *providers: str,
+        reworded: bool = False,
+        seed: int = 0,
+        workload_of: Callable[[str], Workload | None] | None = None,
+        vultr: Mapping[str, Any] | None = None,
+        wrap_schedule: Callable[[str, Callable[[], None]], Callable[[], None]] = lambda function, fire: fire,
+        stack: type[VirtualStack] = VirtualStack,
+        **aws: Any,
+    ) -> None:
+        self.kills: list[Kill] = []
+        self.sent: list[Sent] = []
+        self.states: list[tuple[float, str, LeaseState]] = []
+        """(T+, lease id, state) at each write of a lease's row."""
+        self.wrong_claims: list[str] = []
+        self.function = ""
+        self.rewrite: Callable[[bytes], bytes] = lambda body: body
+        """What becomes of a call on its way to AWS."""
+        self.t0 = 0.0
+        self.ledger: WatchedLedger | None = None
+        self.stack = stack(
+            seed=seed,
+            providers=providers or ("aws",),
+            aws_settings=steady_aws(**{"reworded": reworded, **aws}),
+            settings=steady_vultr(**{"reworded": reworded, "requests_per_second": 30, **(vultr or {})}),
+            wrap_ledger=self._watched,
+            wrap_invoke=self._killable,
+            wrap_schedule=wrap_schedule,
+            wrap_aws=lambda inner: _Watching(inner, self),
+            workload_of=workload_of,
+        )
+        self.aws = self.stack.aws
+        self.stack.load()
+        for cloud in self.stack.clouds:
+            cloud.strangers(DEPLOYMENT)
+        self.strangers = frozenset(each.id for each in self.stack.clouds.things())
+        self.t0 = self.stack.clock.time()
+        self.sent.clear()
+
+    def close(self) -> None:
+        """Let other worlds use this process."""
+        self.stack.close()
+
+    # --- script ---
+
+    def fault(self, **where: Any) -> None:
+        """Misbehaviour of the AWS API from now on; times of it are T+."""
+        for name in ("from_seconds", "until_seconds"):
+            if where.get(name) is not None:
+                where[name] += self.t0
+        self.aws.faults.add(Fault(**where))
+
+    def no_faults(self) -> None:
+        """AWS behaves again."""
+        self.aws.faults.clear()
+
+    def machine(self, *numbers: int, **change: Any) -> None:
+        """How our nth machines at AWS behave that are launched from now on (from 1; none = all)."""
+        made = sum(each.role == MACHINE and each.id in self.strangers for each in self.stack.clouds.things())
+        rule = Rule(match=f"gpulease:{DEPLOYMENT}:", nth=tuple(number + made for number in numbers), change=change)
+        self.set(rules=(*self.aws.settings.rules, rule))
+
+    def set(self, **changes: Any) -> None:
+        """Other settings of the AWS account from now on."""
+        self.aws.settings = replace(self.aws.settings, **changes)
+
+    def kill(self, call: str, function: str = ".*", **where: Any) -> Kill:
+        """Let a function die at a call to AWS; see `Kill`."""
+        kill = Kill(function=function, method=call, **where)
+        self.kills.append(kill)
+        return kill
+
+    def before(self, call: str, act: Callable[[], object], times: float = 1) -> None:
+        """Do something just before a step's call is sent."""
+        self.kill(call, action=act, sent=False, times=times)
+
+    def due_kill(self, action: str) -> Kill | None:
+        """The kill that falls on this call of a step, if any."""
+        if not self.function:
+            return None
+        return next((kill for kill in self.kills if kill.falls_on(self.function, action, "")), None)
+
+    def strike(self, kill: Kill) -> None:
+        """End the function under way, or do what was asked for at this point."""
+        if kill.action is not None:
+            kill.action()
+            return
+        self.stack.pass_time(kill.after_seconds)
+        raise Killed(kill.error)
+
+    def note_sent(self) -> None:
+        """Remember the call that AWS has just answered."""
+        seen = self.aws.calls[-1]
+        self.sent.append(Sent(seen.at - self.t0, self.function, seen.action, seen.params, seen.status, seen.code))
+
+    def before_commit(self, when: Callable[[Change], bool], action: Callable[[], object]) -> None:
+        """Do something just before the first write that `when` picks."""
+        assert self.ledger is not None
+        self.ledger.faults.append(CommitFault(when, None, False, 1, action))
+
+    def fail_commits(
+        self, when: Callable[[Change], bool], fail: Callable[[], BaseException], times: int
+    ) -> CommitFault:
+        """Writes that `when` picks are lost."""
+        assert self.ledger is not None
+        fault = CommitFault(when, fail, False, times)
+        self.ledger.faults.append(fault)
+        return fault
+
+    def invoke(self, function: str, lease_id: str) -> TaskReply:
+        """Run a step now, beside whatever runs."""
+        payload = {"lease_id": lease_id, "epoch": self.lease(lease_id).epoch}
+        return self.stack.stack.functions.invoke(function, payload)
+
+    def up(self, owner: str = OWNER, **request: Any) -> str:
+        """Ask for a lease (one plan at AWS unless told otherwise); its id. The first one sets T+0."""
+        if not self.stack.leases():
+            self.t0 = self.stack.clock.time()
+        return self.stack.up(owner=owner, **{"name": "box", **(request or ONE_AWS)})
+
+    def running(self, **request: Any) -> str:
+        """Ask for a lease and wait until it runs; its id."""
+        lease_id = self.up(**request)
+        self.until(lease_id, LeaseState.RUNNING, within=1800)
+        return lease_id
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None, **query: str) -> dict[str, Any]:
+        """One POST of the owner."""
+        return self.stack.api("POST", path, body, query=query or None)
+
+    def at(self, seconds: float) -> None:
+        """Let time pass until T+seconds."""
+        self.stack.engine.run_until(self.t0 + seconds)
+
+    def run_for(self, seconds: float) -> None:
+        """Let time pass."""
+        self.stack.run_for(seconds)
+
+    def until(self, lease_id: str, state: LeaseState, *, within: float) -> float:
+        """Let time pass until the lease is in that state; T+ of the last write that says so. Fails after `within`."""
+        self.wait(lambda: self.lease(lease_id).state is state, within, f"{lease_id} is not {state}")
+        return next(at for at, whose, what in reversed(self.states) if (whose, what) == (lease_id, state))
+
+    def wait(self, done: Callable[[], bool], within: float, what: str) -> float:
+        """Let time pass; T+ of then. Fails after `within`."""
+        reached = self.stack.run_until(done, limit_seconds=within, step_seconds=2.0)
+        assert reached, f"{what} within {within} s\n{self.story()}"
+        return self.now
+
+    # --- what is so ---
+
+    @property
+    def now(self) -> float:
+        """T+ of now."""
+        return self.stack.clock.time() - self.t0
+
+    def lease(self, lease_id: str) -> Lease:
+        return self.stack.lease(lease_id)
+
+    def record(self, lease_id: str) -> LeaseRecord:
+        return self.stack.record(lease_id)
+
+    def view(self, lease_id: str) -> dict[str, Any]:
+        """As the API shows it."""
+        return self.stack.api("GET", f"/v1/leases/{lease_id}")
+
+    def machine_of(self, lease_id: str) -> Resource:
+        """Its newest machine."""
+        return self.record(lease_id).of_kind(ResourceKind.INSTANCE)[-1]
+
+    def events(self, lease_id: str, kind: str = "") -> list[Event]:
+        return [each for each in self.stack.events(lease_id) if not kind or each.kind == kind]
+
+    def event_at(self, lease_id: str, kind: str) -> float:
+        """T+ of the last event of that kind."""
+        return self.events(lease_id, kind)[-1].at.timestamp() - self.t0
+
+    def states_of(self, lease_id: str) -> list[LeaseState]:
+        """The states it was shown in, in order, repeats left out."""
+        seen: list[LeaseState] = []
+        for _, whose, state in self.states:
+            if whose == lease_id and (not seen or seen[-1] is not state):
+                seen.append(state)
+        return seen
+
+    def ours(self, role: str = MACHINE) -> list[Thing]:
+        """What was ever made for us, in one role; parts of machines left out."""
+        things = self.stack.clouds.things()
+        return [each for each in things if each.role == role and each.id not in self.strangers and not each.part_of]
+
+    def existing(self, role: str = MACHINE) -> list[Thing]:
+        """Those of them that are there now, stopped ones included."""
+        return [each for each in self.ours(role) if each.exists(self.stack.clock.time())]
+
+    def costing(self) -> list[Thing]:
+        """Our machines whose compute is billed now."""
+        return [each for each in self.existing() if each.source.is_billed(self.stack.clock.time())]
+
+    def gone_at(self, provider_id: str) -> float:
+        """T+ of its end; fails while it exists."""
+        thing = self.stack.clouds.find(provider_id)
+        assert thing is not None and not thing.exists(self.stack.clock.time()), f"{provider_id} exists at {self.now}"
+        return thing.destroyed_from - self.t0
+
+    def calls(self, action: str, *, naming: str = "", since: float = -1.0) -> list[Sent]:
+        """Calls to AWS by their whole action, with this among their parameters."""
+        return [
+            each
+            for each in self.sent
+            if each.action == action and each.at >= since and (not naming or naming in each.params.values())
+        ]
+
+    def story(self) -> str:
+        """What happened, for people."""
+        return "\n".join(
+            f"T+{e.at.timestamp() - self.t0:8.1f} {lease.id} {e.level:7} {e.kind}: {e.text} {json.dumps(e.facts)}"
+            for lease in self.stack.leases()
+            for e in self.stack.events(lease.id)
+        )
+
+    def assert_right_at_the_end(self, *, twins: int = 0, may_log: tuple[str, ...] = ()) -> None:
+        """The checks that hold at the end of every case, after half an hour in which nothing more may happen.
+
+        `twins`: machines that the provider made beside the ones asked for. `may_log`: errors that belong to the case.
+        """
+        self.run_for(2 * R_SECONDS)
+        quiet_from = self.now
+        self.run_for(QUIET_SECONDS)
+        problems = problems_of(self, quiet_from=quiet_from, twins=twins, may_log=may_log)
+        assert not problems, "\n".join((*problems, "", self.story()))
+
+    # --- parts ---
+
+    def _watched(self, inner: Ledger) -> Ledger:
+        self.ledger = WatchedLedger(inner, self._committed)
+        return self.ledger
+
+    def _committed(self, change: Change) -> None:
+        now = self.stack.clock.time()
+        if change.lease is not None:
+            self.states.append((now - self.t0, change.lease_id, change.lease.state))
+            if change.lease.state is LeaseState.RELEASED:
+                self._must_not_exist(f":{change.lease_id}.", change.lease_id, now)
+            if change.lease.state is LeaseState.PAUSED:
+                self._must_cost_nothing(change.lease_id, now)
+        for resource in change.resources:
+            if resource.state is ResourceState.RELEASED:
+                thing = self.stack.clouds.find(resource.provider_id) if resource.provider_id else None
+                if thing is not None and thing.exists(now):
+                    self._claim(f"{resource.id} is released", thing.id, now)
+                elif not resource.provider_id:
+                    self._must_not_exist(f":{resource.id}", resource.id, now)
+
+    def _must_not_exist(self, marker: str, what: str, now: float) -> None:
+        for each in self.stack.clouds.things():
+            if each.exists(now) and any(marker in text for text in each.markers) and each.id not in self.strangers:
+                self._claim(f"{what} is released", each.id, now)
+
+    def _must_cost_nothing(self, lease_id: str, now: float) -> None:
+        leaving = {r.provider_id for r in self.record(lease_id).resources if r.state is ResourceState.RELEASING}
+        for each in self.ours():
+            ours = any(f":{lease_id}." in marker for marker in each.markers)
+            if ours and each.id not in leaving and each.exists(now) and each.source.is_billed(now):
+                self._claim(f"{lease_id} is paused", each.id, now)
+
+    def _claim(self, what: str, provider_id: str, now: float) -> None:
+        self.wrong_claims.append(f"T+{now - self.t0:.1f}: written that {what}, and {provider_id} is there")
+
+    def _killable(self, invoke: Invoke) -> Invoke:
+        def killable(function: str, payload: Any) -> TaskReply:
+            before, self.function = self.function, function
+            try:
+                return invoke(function, payload)
+            except Killed as killed:
+                return TaskReply(error=str(killed), cause="the function ended without an answer")
+            finally:
+                self.function = before
+
+        return killable
