@@ -15,6 +15,7 @@ from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.ports import Change, Ledger
 from gpulease_local.simulate.virtual import VirtualStack
+from gpulease_local.simulate.workloads import Workload
 from gpulease_sim.aws import Settings
 from gpulease_sim.aws.book import BookObject
 from gpulease_sim.aws.faults import Fault
@@ -38,7 +39,9 @@ R_SECONDS = 300.0
 class PauseWorld:
     """One case. `close()` after use."""
 
-    def __init__(self, aws: Settings | None = None, **vultr: Any) -> None:
+    def __init__(
+        self, aws: Settings | None = None, workload_of: Callable[[str], Workload | None] | None = None, **vultr: Any
+    ) -> None:
         self.wrong_claims: list[str] = []
         self.states: list[tuple[float, str, LeaseState]] = []
         """(T+, lease id, state) at each write of a lease's row."""
@@ -49,6 +52,7 @@ class PauseWorld:
             aws_settings=aws or steady_aws(),
             settings=steady_vultr(**{"requests_per_second": 30, **vultr}),
             wrap_ledger=self._watched,
+            workload_of=workload_of,
         ).load()
         self.aws = self.stack.aws
         self.t0 = self.stack.clock.time()

@@ -59,6 +59,41 @@ class AgentRecord(Model):
     flushed_at: Instant | None = None
     """When it said that this is done."""
     agent_version: str = ""
+    kept_attempt: int = 0
+    """Whose stopped machine is kept while new ones are tried; 0 = none is."""
+    kept_token_sha256: str = ""
+    """Of that machine's token. It opens nothing until the machine is started again."""
+
+
+def for_new_machine(known: AgentRecord | None, fresh: AgentRecord, kept_attempt: int) -> AgentRecord:
+    """The row of a machine that is asked for. The token of one that is kept beside it is not lost: else nobody would
+    measure that one when it comes back. `kept_attempt`: 0 = none is kept."""
+    version = known.version if known is not None else 0
+    kept = ""
+    if known is not None and kept_attempt:
+        tokens = {known.kept_attempt: known.kept_token_sha256, known.attempt: known.token_sha256}
+        kept = tokens.get(kept_attempt, "")
+    return fresh.model_copy(
+        update={"version": version, "kept_attempt": kept_attempt if kept else 0, "kept_token_sha256": kept}
+    )
+
+
+def for_start(known: AgentRecord, attempt: int) -> AgentRecord:
+    """The row of a stopped machine that is started: what it told before proves nothing after (C44)."""
+    if known.attempt == attempt:
+        return AgentRecord(
+            lease_id=known.lease_id,
+            attempt=attempt,
+            token_sha256=known.token_sha256,
+            version=known.version,
+            agent_version=known.agent_version,
+            host_keys=known.host_keys,
+        )
+    if known.kept_attempt != attempt:
+        return known
+    return AgentRecord(
+        lease_id=known.lease_id, attempt=attempt, token_sha256=known.kept_token_sha256, version=known.version
+    )
 
 
 def is_silent(agent: AgentRecord, now: datetime, missed: int = MISSED_REPORTS) -> bool:

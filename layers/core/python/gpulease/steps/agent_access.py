@@ -8,12 +8,13 @@ nobody knows. Cut off before the hash is stored, nothing was sent, and the inten
 from typing import Any
 
 from gpulease.agent_program import machine_data
-from gpulease.domain.agent import AgentRecord
+from gpulease.domain.agent import AgentRecord, for_new_machine
 from gpulease.domain.agent_config import AgentConfig, agent_config
 from gpulease.domain.agent_protocol import new_token, token_digest
 from gpulease.domain.cache_for_agent import cache_for_agent
 from gpulease.domain.lease import Attempt
 from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resume import kept_before
 from gpulease.domain.spec import PrivateNetwork
 from gpulease.errors import LeaseConflict
 from gpulease.ports import Deps, Provider
@@ -47,20 +48,25 @@ def data_for(record: LeaseRecord, config: AgentConfig | None, provider: Provider
 
 
 def let_in(record: LeaseRecord, attempt: Attempt, config: AgentConfig, deps: Deps) -> None:
-    """Store the token's hash for this attempt's machine; the token of an earlier attempt's is dead from then on."""
+    """Store the token's hash for this attempt's machine; the token of an earlier attempt's is dead from then on, unless
+    its stopped machine is kept and started again."""
     digest = token_digest(config.token)
     for _ in range(TRIES):
         known = deps.agents.load(record.lease.id)
         if known is not None and known.attempt > attempt.number:
             raise LeaseConflict(f"{record.lease.id} has a later attempt than {attempt.number}")
-        version = known.version if known is not None else 0
-        fresh = AgentRecord(lease_id=record.lease.id, attempt=attempt.number, token_sha256=digest, version=version)
+        fresh = AgentRecord(lease_id=record.lease.id, attempt=attempt.number, token_sha256=digest)
         try:
-            deps.agents.save(fresh)
+            deps.agents.save(for_new_machine(known, fresh, _kept_attempt(record)))
         except LeaseConflict:
             continue
         return
     raise LeaseConflict(f"the agent's row of {record.lease.id}: {TRIES} writes in a row lost against others")
+
+
+def _kept_attempt(record: LeaseRecord) -> int:
+    kept = kept_before(record) if record.lease.resume is not None else None
+    return kept.attempt if kept is not None else 0
 
 
 def shut_out(lease_id: str, deps: Deps) -> None:
@@ -72,7 +78,7 @@ def shut_out(lease_id: str, deps: Deps) -> None:
         if known is None or not known.token_sha256:
             return
         try:
-            deps.agents.save(known.model_copy(update={"token_sha256": ""}))
+            deps.agents.save(known.model_copy(update={"token_sha256": "", "kept_token_sha256": ""}))
         except LeaseConflict:
             continue
         return

@@ -7,7 +7,7 @@ of it is read, not concluded: cut off anywhere, the next turn looks first.
 from datetime import datetime, timedelta
 from math import ceil
 
-from gpulease.domain.agent import AgentRecord
+from gpulease.domain.agent import for_start
 from gpulease.domain.lease import LeaseState, Reason, ResumeMode, ResumeProgress
 from gpulease.domain.observation import Absent, Condition
 from gpulease.domain.policy import Capacity
@@ -77,6 +77,9 @@ def _turn(record: LeaseRecord, progress: ResumeProgress, machine: Resource, deps
     if isinstance(seen, Absent):
         return Outcome("lost") if gone(record, machine, provider, deps) else Outcome("waiting", 5)
     if seen.condition in STARTING:
+        if not progress.tries:
+            # Somebody else has started it: what was told before that is as old as after a start of ours.
+            _forget_old_reports(record, machine, deps)
         return _started(record, machine, seen.words, provider, deps)
     if over:
         why = progress.last_error or f"the provider shows {seen.words}"
@@ -103,7 +106,7 @@ def _ask(record: LeaseRecord, machine: Resource, provider: Provider, deps: Deps)
     progress = record.lease.resume
     if progress is None:
         return Outcome("waiting")
-    _forget_old_reports(record, deps)
+    _forget_old_reports(record, machine, deps)
     try:
         provider.start(ref_of(machine))
     except ProviderError as error:
@@ -111,20 +114,11 @@ def _ask(record: LeaseRecord, machine: Resource, provider: Provider, deps: Deps)
     return _started(record, machine, "starting", provider, deps)
 
 
-def _forget_old_reports(record: LeaseRecord, deps: Deps) -> None:
-    """What the agent told before the pause proves nothing about the machine that starts now (C44)."""
+def _forget_old_reports(record: LeaseRecord, machine: Resource, deps: Deps) -> None:
+    """Also the wish that it saves its cache; and its token opens again, where new machines had others meanwhile."""
     agent = deps.agents.load(record.lease.id)
-    if agent is None:
-        return
-    fresh = AgentRecord(
-        lease_id=agent.lease_id,
-        attempt=agent.attempt,
-        token_sha256=agent.token_sha256,
-        version=agent.version,
-        agent_version=agent.agent_version,
-        host_keys=agent.host_keys,
-    )
-    if fresh != agent:
+    fresh = for_start(agent, machine.attempt) if agent is not None else None
+    if fresh is not None and fresh != agent:
         deps.agents.save(fresh)
 
 
