@@ -119,7 +119,7 @@ class LocalServer:
         ledger = SqliteLedger(database)
         opened.callback(ledger.close)
         database.chmod(0o600)
-        _refuse_to_lose_sight(ledger, sides.accounts)
+        refuse_to_lose_sight(ledger, sides.accounts)
         self._store = store = SqliteStore(database)
         opened.callback(store.close)
         world = World(
@@ -198,7 +198,7 @@ class LocalServer:
         return server
 
 
-def _refuse_to_lose_sight(ledger: Ledger, accounts: Collection[str]) -> None:
+def refuse_to_lose_sight(ledger: Ledger, accounts: Collection[str]) -> None:
     """A provider that is left out while something is rented there would go on billing, and nobody would look."""
     held = {
         resource.account

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from gpulease.runtime.world import monotonic, sleep
 from gpulease_cli.client import Client
 from gpulease_local import banner
 from gpulease_local.options import AwsSetup
-from gpulease_local.server import LocalServer, Options
+from gpulease_local.server import LocalServer, Options, ServerRefused, refuse_to_lose_sight
 from gpulease_sim.aws import AwsCloud
 from gpulease_sim.aws.server import serve as serve_cloud
 from gpulease_sim.wall_clock import ScaledClock as SimulatorClock
@@ -100,9 +101,12 @@ def test_a_lease_lives_at_a_served_simulated_aws(tmp_path: Path) -> None:
 
 def test_a_lease_on_the_simulated_aws_of_an_earlier_run_is_found_lost(tmp_path: Path) -> None:
     options = Options(provider="simulated-aws", port=0, data_dir=tmp_path, time_scale=SCALE, aws_simulator=steady())
-    with serving(options) as (_, client):
+    with serving(options) as (first, client):
         lease_id = client.create_lease({"name": "box", **ONE_AWS}, idempotency_key="k").id
         _until(client, lease_id, "running")
+        with pytest.raises(ServerRefused, match="still held at aws: start with --provider vultr,aws"):
+            refuse_to_lose_sight(first.stack.deps.ledger, ["vultr"])
+        refuse_to_lose_sight(first.stack.deps.ledger, ["vultr", "aws"])
 
     with serving(options) as (_, client):
         _until(client, lease_id, "released")
