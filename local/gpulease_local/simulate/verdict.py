@@ -187,7 +187,9 @@ class Verdict:
             return [] if excused else [self._violation("cost_too_low", record.lease.id, detail)]
         if row.billing is BillingRule.PER_SECOND and ledger - book <= self._misread(row, entry):
             return []
-        if story.misfortunes or story.disturbed or ledger - book <= self._hours_late(row, entry.destroyed_from) * hour:
+        if story.ended_for or story.misfortunes or story.disturbed:
+            return []
+        if ledger - book <= self._hours_late(row, entry.destroyed_from) * hour:
             return []
         return [self._violation("cost_differs", record.lease.id, detail)]
 

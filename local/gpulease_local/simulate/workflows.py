@@ -1,92 +1,16 @@
 """The workflows whose every effect is a crash point, each in a small world that is the same in every run."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from gpulease_sim.aws import Behaviour as AwsBehaviour
-from gpulease_sim.aws import Settings as AwsSettings
-from gpulease_sim.vultr import Behaviour, BlockBehaviour, MachineRule, Settings
+from gpulease_sim.vultr import MachineRule, Settings
 
-VM = Behaviour(
-    active_seconds=(20, 20),
-    ok_seconds=(12, 12),
-    slow_ok_probability=0,
-    locked_seconds=(4, 4),
-    lock_tail_seconds=(3, 3),
-    ssh_seconds=(8, 8),
-    restart_seconds=(3, 3),
-    list_lag_seconds=(2, 2),
-    ghost_seconds=(0, 0),
-    destruction_seconds=(8, 8),
-    destruction_get_error_probability=1,
-    quota_hold_seconds=(0, 0),
-    vpc_hold_seconds=(9, 9),
-    slow_vpc_hold_probability=0,
-    attach_failures=(1, 1),
-    attach_seconds=(4, 4),
-    detach_seconds=(0, 0),
-)
-"""A machine that boots fast, so that polls are few, and still goes through every phase."""
-METAL = Behaviour(
-    active_seconds=(70, 70),
-    ok_seconds=(0, 0),
-    slow_ok_probability=0,
-    locked_seconds=(0, 0),
-    lock_tail_seconds=(5, 5),
-    ssh_seconds=(50, 50),
-    get_lag_seconds=(1, 1),
-    list_lag_seconds=(2, 2),
-    destruction_seconds=(20, 20),
-    quota_hold_seconds=(0, 0),
-)
-BLOCK = BlockBehaviour(
-    active_seconds=(6, 6),
-    list_lag_seconds=(1, 1),
-    attach_seconds=(4, 4),
-    detach_seconds=(3, 3),
-    auto_detach_seconds=(5, 5),
-    delete_seconds=(2, 2),
-)
-AWS = AwsSettings(
-    instance=AwsBehaviour(
-        running_seconds=(10, 10),
-        ok_seconds=(20, 20),
-        guest_boot_seconds=(8, 8),
-        get_lag_seconds=(1, 1),
-        list_lag_seconds=(2, 2),
-        stopped_seconds=(15, 15),
-        terminated_seconds=(10, 10),
-        interface_linger_seconds=(0, 0),
-    ),
-    buckets={},
-)
-"""Nothing refused for its rate: what is cut is chosen, not drawn."""
-PLAIN = Settings(vm=VM, metal=METAL, vpc_list_lag_seconds=(1, 1))
+from gpulease_local.simulate.workflow import AWS, BLOCK, METAL, VM
+from gpulease_local.simulate.workflow import Workflow as Workflow
+from gpulease_local.simulate.workflows_aws import AWS_WORKFLOWS
+
 _A16 = {"plan_kinds": ["vm"], "gpu": ["A16"], "regions": ["ord", "lax"]}
-
-
-@dataclass(frozen=True)
-class Workflow:
-    """A lease from request to release. It is given back `hold_seconds` after it runs, or as soon as an execution of
-    it enters the state `cancel_at`."""
-
-    name: str
-    request: Mapping[str, Any]
-    settings: Settings = PLAIN
-    hold_seconds: float = 40.0
-    cancel_at: str = ""
-    aws: AwsSettings | None = None
-    """On AWS, as this account behaves; None = on Vultr."""
-    pause_after: float | None = None
-    """Paused so many seconds after it first runs, resumed `paused_for` seconds after that is done, and given back
-    `hold_seconds` after it runs again."""
-    paused_for: float = 30.0
-    cache: Mapping[str, Any] | None = None
-    """Made before the lease, used by it, and removed after it."""
-    reasons: frozenset[str] = frozenset({"user"})
-    """How it may end, whatever is cut off."""
 
 
 def _ruled(*rules: MachineRule, **more: Any) -> Settings:
@@ -175,6 +99,7 @@ WORKFLOWS: tuple[Workflow, ...] = (
     Workflow("cancel_at_MarkRunning", _A16, cancel_at="MarkRunning"),
     *CACHE_WORKFLOWS,
     *PAUSE_WORKFLOWS,
+    *AWS_WORKFLOWS,
 )
 
 

@@ -1,0 +1,68 @@
+"""The same on AWS: launches with tokens, security groups, spot, volumes, and machines that are stopped and started."""
+
+from dataclasses import replace
+from typing import Any
+
+from gpulease_sim.aws import Rule, Settings, VolumeBehaviour
+
+from gpulease_local.simulate.workflow import AWS, Workflow
+
+VOLUME = VolumeBehaviour(
+    available_seconds=(4, 4),
+    get_lag_seconds=(0, 0),
+    list_lag_seconds=(1, 1),
+    attached_seconds=(3, 3),
+    detached_seconds=(5, 5),
+    deleted_seconds=(2, 2),
+)
+
+
+def _ruled(*rules: Rule, **more: Any) -> Settings:
+    return replace(AWS, volume=VOLUME, rules=rules, **more)
+
+
+_L4 = {"gpu": ["L4"], "regions": ["us-east-1"]}
+_ONE = {"plans": ["g6.xlarge"], "regions": ["us-east-1"]}
+_WITH_GROUP = _ONE | {"private_network": "required", "network_scope": "lease"}
+_CACHE = {"name": "models", "provider": "aws", "region": "us-east-1", "zone": "us-east-1b", "size_gb": 20}
+_CACHED: dict[str, Any] = {"cache": _CACHE, "hold_seconds": 5.0}
+_PAUSED: dict[str, Any] = {"pause_after": 10.0, "hold_seconds": 5.0}
+AWS_WORKFLOWS: tuple[Workflow, ...] = (
+    Workflow("aws_with_network", _WITH_GROUP, aws=_ruled(), hold_seconds=5.0),
+    Workflow("aws_spot", _ONE | {"spot": "spot"}, aws=_ruled(), hold_seconds=5.0),
+    Workflow(
+        "aws_second_offer_after_no_capacity",
+        _L4,
+        aws=_ruled(capacity={"us-east-1a/g6.xlarge": 0}),
+        hold_seconds=5.0,
+    ),
+    Workflow(
+        "aws_launch_fails",
+        _L4,
+        aws=_ruled(Rule(nth=(1,), change={"launch_failure": "Server.InsufficientInstanceCapacity"})),
+        hold_seconds=5.0,
+    ),
+    Workflow(
+        "aws_end_ignored_at_first",
+        _ONE,
+        aws=_ruled(Rule(change={"terminates_ignored": 1, "terminated_seconds": 40})),
+        hold_seconds=5.0,
+    ),
+    Workflow("aws_cache", _ONE, aws=_ruled(), **_CACHED),
+    Workflow("aws_pause_with_cache", _ONE, aws=_ruled(), **_CACHED, pause_after=10.0),
+    Workflow(
+        "aws_start_falls_back",
+        _ONE,
+        aws=_ruled(Rule(change={"start_failure": "Server.InsufficientInstanceCapacity", "start_failures": 1})),
+        **_PAUSED,
+    ),
+    *(
+        Workflow(f"aws_cancel_at_{state}", _WITH_GROUP, aws=_ruled(), cancel_at=state)
+        for state in ("CreateInstance", "PollInstance", "CreateNetwork")
+    ),
+    Workflow("aws_cancel_at_AttachVolume", _ONE, aws=_ruled(), cache=_CACHE, cancel_at="AttachVolume"),
+    *(
+        Workflow(f"aws_cancel_at_{state}", _ONE, aws=_ruled(), **_PAUSED, cancel_at=state)
+        for state in ("StopInstance", "PollStopped", "MarkPaused")
+    ),
+)
