@@ -16,6 +16,7 @@ from gpulease.domain.release import needs_alarm as stuck
 from gpulease.domain.resource import Resource
 from gpulease.domain.sweep import (
     LOOKS_APART,
+    LOOKS_NEEDED,
     Judgement,
     Look,
     Missing,
@@ -36,7 +37,7 @@ from gpulease.steps.base import record_fact
 from gpulease.steps.halted import as_shown
 from gpulease.steps.losing import lose
 from gpulease.steps.starting import overdue, start_overdue_release
-from gpulease.steps.taking_up import take_up
+from gpulease.steps.taking_up import may_be_a_cache, take_up
 
 TIME_LIMIT = timedelta(seconds=150)
 """No further place or action is begun after this. The function has 240 s, of which one list may take many."""
@@ -180,6 +181,15 @@ class _Place:
         if named is None:
             return
         text = f"{sighting.kind} {sighting.provider_id} at {self._name} belongs to no open lease"
+        try:
+            left = may_be_a_cache(self._deps, named)
+        except GpuleaseError as error:
+            self._failed(error, named.lease_id, sighting.provider_id)
+            return
+        if left:
+            text = f"{sighting.kind} {sighting.provider_id} at {self._name} may be the cache {named.lease_id}"
+            self._left(sighting, f"{text}, which the ledger does not know (any more); it is billed and not touched")
+            return
         if report.dry_run:
             report.taken_up += 1
             report.lines.append(f"{text}; it would be given back")
@@ -193,6 +203,12 @@ class _Place:
             report.taken_up += 1
             report.lines.append(f"{text}; it is being given back under {named.lease_id}")
             self._deps.notifier.alarm(alarms.UNOWNED_FOUND, f"{text}; it is being given back", self._facts(sighting))
+
+    def _left(self, sighting: Unowned, text: str) -> None:
+        """Told at the first look that may tell it, which is the second or the third; listed in every report."""
+        self._report.lines.append(text)
+        if not self._report.dry_run and sighting.looks - LOOKS_NEEDED in (0, 1):
+            self._deps.notifier.alarm(alarms.UNOWNED_FOUND, text, self._facts(sighting))
 
     def _lose(self, provider: Provider, missing: Missing) -> bool:
         """Whether the suspicion is settled, one way or the other."""

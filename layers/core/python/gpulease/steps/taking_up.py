@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason
 from gpulease.domain.observation import Observation
 from gpulease.domain.record import LeaseRecord
-from gpulease.domain.resource import Rate, Resource, ResourceState
+from gpulease.domain.resource import Rate, Resource, ResourceKind, ResourceState
 from gpulease.domain.spec import LeaseSpec
 from gpulease.domain.sweep import Named
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, reopen
@@ -44,6 +44,21 @@ def take_up(deps: Deps, provider: Provider, seen: Observation, named: Named) -> 
             continue
         return True
     raise LeaseConflict(f"{named.lease_id}: {FACT_TRIES} writes in a row lost against others")
+
+
+def may_be_a_cache(deps: Deps, named: Named) -> bool:
+    """Whether it may be a cache that somebody uses: the ledger has never known this volume, and knows no end of it.
+
+    So it is after the ledger was restored from before the cache was made. It holds data and only its owner ends it.
+    """
+    if named.kind is not ResourceKind.VOLUME or not named.lease_id.startswith("c-"):
+        return False
+    try:
+        record = deps.ledger.load(named.lease_id)
+    except LeaseNotFound:
+        return True
+    ended = record.lease.state in (LeaseState.RELEASING, LeaseState.RELEASED)
+    return not ended and record.resource(named.resource_id) is None
 
 
 def is_owned(record: LeaseRecord, seen: Observation) -> bool:
