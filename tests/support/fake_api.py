@@ -126,6 +126,7 @@ class FakeApi:
     """Scripts that the next POSTs begin."""
     after_release: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    caches: list[dict[str, Any]] = field(default_factory=list)
     offers: list[dict[str, Any]] = field(default_factory=lambda: [OFFER])
     faults: list[Fault] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
@@ -175,6 +176,8 @@ class FakeApi:
                 return 200, {"events": self.events[start:end], "cursor": more}
             case "GET", ["v1", "health"] if self.health is not None:
                 return 200, self.health
+            case "GET", ["v1", "caches"]:
+                return 200, {"caches": self.caches, "cursor": None}
             case "GET", ["v1", "offers"]:
                 return 200, self._offers()
         return 404, {"title": "Not Found", "status": 404, "detail": "there is nothing here", "code": "lease_not_found"}

@@ -105,7 +105,7 @@ def _wait(
 
 def _tell(app: App, leases: Sequence[LeaseView]) -> None:
     if not leases:
-        app.say("No leases; nothing is billed.")
+        app.say("No leases; there is nothing to give back.")
     for lease in leases:
         if lease.released:
             app.say(f"{lease.label} is released; it cost {cost(lease.cost_so_far_usd)}")

@@ -6,6 +6,7 @@ from datetime import datetime
 import click
 
 from gpulease_cli.app import App
+from gpulease_cli.cache_views import CacheView, total_per_month
 from gpulease_cli.client import Client
 from gpulease_cli.errors import CliError
 from gpulease_cli.options import api_options, json_option
@@ -24,6 +25,7 @@ _COLUMNS = (
     Column("AGE", 3, right=True),
     Column("NEXT", 7, least=16),
 )
+_MORE = "`--all` shows released ones."
 _WATCH_SECONDS = 3.0
 
 
@@ -33,7 +35,7 @@ _WATCH_SECONDS = 3.0
 @json_option
 @api_options
 def command(app: App, all_leases: bool, watch: bool, as_json: bool) -> None:
-    """List leases and what they cost.
+    """List leases and what they cost, and how many caches there are.
 
     \b
     gpulease ls
@@ -57,11 +59,21 @@ def command(app: App, all_leases: bool, watch: bool, as_json: bool) -> None:
 
 
 def _show(app: App, client: Client, leases: Sequence[LeaseView], all_leases: bool) -> None:
+    caches = _caches(list(client.caches()))
     if not leases:
-        app.say("No leases." if all_leases else "No leases; nothing is billed. `--all` shows released ones.")
+        billed = caches or "nothing is billed"
+        app.say("No leases" + (f"; {caches}." if caches else ".") if all_leases else f"No leases; {billed}. {_MORE}")
         return
     print_table(app.console(), _COLUMNS, [_row(lease, client.now()) for lease in leases])
-    app.say(f"Total: {rate(total_per_hour(leases))}/h")
+    app.say(f"Total: {rate(total_per_hour(leases))}/h" + (f"; {caches}" if caches else ""))
+
+
+def _caches(caches: Sequence[CacheView]) -> str:
+    """What exists beside the leases, used or not; empty = nothing."""
+    if not caches:
+        return ""
+    count = "1 cache" if len(caches) == 1 else f"{len(caches)} caches"
+    return f"{count} at {cost(total_per_month(caches))} a month (`gpulease cache ls`)"
 
 
 def _row(lease: LeaseView, now: datetime) -> list[str]:

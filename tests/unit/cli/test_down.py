@@ -81,7 +81,7 @@ def test_all_with_nobody_to_ask_needs_yes(cli: Cli, api: FakeApi) -> None:
 def test_all_without_leases_is_done(cli: Cli) -> None:
     result = cli.run("down", "--all", "--yes")
 
-    assert (result.code, result.out) == (0, "No leases; nothing is billed.\n")
+    assert (result.code, result.out) == (0, "No leases; there is nothing to give back.\n")
 
 
 @pytest.mark.parametrize(

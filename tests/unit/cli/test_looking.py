@@ -39,6 +39,19 @@ def test_ls_without_leases_says_that_nothing_is_billed(cli: Cli) -> None:
     assert cli.run("ls").out == "No leases; nothing is billed. `--all` shows released ones.\n"
 
 
+def test_ls_tells_of_caches_which_are_billed_without_any_lease(cli: Cli, api: FakeApi) -> None:
+    api.caches = [{"name": "models", "price_per_month_usd": "20.00"}]
+    alone = (cli.run("ls").out, cli.run("ls", "--all").out)
+    api.caches.append({"name": "data", "price_per_month_usd": "5.50"})
+    api.add(lease(A, "train"))
+
+    beside = cli.run("ls").out
+
+    assert alone[0] == ("No leases; 1 cache at $20.00 a month (`gpulease cache ls`). `--all` shows released ones.\n")
+    assert alone[1] == "No leases; 1 cache at $20.00 a month (`gpulease cache ls`).\n"
+    assert beside.splitlines()[-1] == "Total: $2.397/h; 2 caches at $25.50 a month (`gpulease cache ls`)"
+
+
 def test_ls_as_json_is_all_pages_in_one_document(cli: Cli, api: FakeApi) -> None:
     api.page_size = 1
     api.add(lease(A, "train"))
