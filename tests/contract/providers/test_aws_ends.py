@@ -12,6 +12,7 @@ from gpulease.errors import (
 )
 from gpulease.ports import NetworkRequest, Ref
 from gpulease.providers.aws.views import disk_marker
+from gpulease_sim.aws.faults import Fault
 
 from tests.support.aws_world import (
     PLAN,
@@ -88,6 +89,23 @@ def test_c24_disks_of_a_machine_go_with_it_and_its_cache_stays(world: AwsWorld) 
 
     assert world.billed() == {cache.provider_id}
     assert owned(world) == {cache.provider_id}
+
+
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "InvalidParameterValue", "SomethingNew"])
+def test_a_disk_that_cannot_be_taken_along_does_not_keep_its_machine(world: AwsWorld, code: str) -> None:
+    machine = ready_machine(world, PlanKind.VM)
+    device = {"DeviceName": "/dev/sda1", "Ebs": {"DeleteOnTermination": False}}
+    console(world).modify_instance_attribute(InstanceId=machine.provider_id, BlockDeviceMappings=[device])
+    world.cloud.faults.add(Fault(action="ModifyInstanceAttribute", code=code))
+
+    world.provider.destroy(ref_of(machine))
+    world.advance(120)
+
+    (left,) = world.provider.list_owned(REGION, DEPLOYMENT)
+    assert left.kind is ResourceKind.VOLUME, "the sweep finds it; the machine is gone"
+    world.provider.destroy(ref_of(left))
+    world.advance(60)
+    assert not world.billed()
 
 
 def test_c24_a_disk_that_survived_its_machine_is_shown_and_can_be_given_back(world: AwsWorld) -> None:

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from gpulease.domain.observation import Absent, Observation
@@ -151,7 +152,9 @@ class Machines:
                 self._requests.cancel(request, region, only_persistent=True)
             if state_of(raw) in _GOING:
                 return
-            self._take_disks_along(raw, region, ref.marker)
+            # A machine costs more than its disk: whatever is refused here, it goes, and the sweep finds what is left.
+            with suppress(ProviderError):
+                self._take_disks_along(raw, region, ref.marker)
         self._terminate(machine, region)
 
     def _terminate(self, machine: str, region: str) -> None:
@@ -181,15 +184,12 @@ class Machines:
         own = disk_marker(tag_of(raw, MARKER_TAG) or marker)
         volumes = self._client.listing(region, "describe_volumes", "Volumes", VolumeIds=sorted(staying))
         devices = [staying[str(v["VolumeId"])] for v in volumes if own and tag_of(v, MARKER_TAG) == own]
-        if devices:
-            self._client.change(
-                region,
-                "modify_instance_attribute",
-                InstanceId=str(raw["InstanceId"]),
-                BlockDeviceMappings=[
-                    {"DeviceName": device, "Ebs": {"DeleteOnTermination": True}} for device in sorted(devices)
-                ],
-            )
+        if not devices:
+            return
+        mappings = [{"DeviceName": device, "Ebs": {"DeleteOnTermination": True}} for device in sorted(devices)]
+        self._client.change(
+            region, "modify_instance_attribute", InstanceId=str(raw["InstanceId"]), BlockDeviceMappings=mappings
+        )
 
     # --- parts ---
 
@@ -205,8 +205,9 @@ class Machines:
         except ProviderError as error:
             if not is_absent(error):
                 raise error.at(resource_id=machine) from None
-            # Reads by id and lists are not of one moment.
-            found = self._listed([{"Name": "instance-id", "Values": [machine]}], region)
+            found = []
+        # Reads by id and lists are not of one moment: what neither shows is not there.
+        found = found or self._listed([{"Name": "instance-id", "Values": [machine]}], region)
         if not found:
             return None
         if len(found) > 1 or found[0].get("InstanceId") != machine:
