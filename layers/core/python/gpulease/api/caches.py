@@ -15,7 +15,7 @@ from gpulease.api.problems import FieldError, Problem, echo, invalid, unavailabl
 from gpulease.api.schemas_caches import CacheChange, CachePlan, CacheRequest
 from gpulease.api.views import money
 from gpulease.domain.cache import (
-    PAUSED_STATES,
+    COMING_STATES,
     may_remove,
     new_cache,
     place_of,
@@ -186,9 +186,9 @@ def remove(user: str, name: str, deps: Deps) -> LeaseRecord:
             return record
         if not may_remove(lease):
             raise Problem(HTTPStatus.CONFLICT, "cache_in_use", f"cache {lease.name} is in use{_by(lease, deps)}")
-        if paused := _paused_with(lease, user, deps.ledger):
-            text = f"cache {lease.name} is kept for {paused.name} ({paused.id}), which is {paused.state}"
-            raise Problem(HTTPStatus.CONFLICT, "cache_in_use", f"{text}; give that back first", lease_id=paused.id)
+        if coming := _coming_with(lease, user, deps.ledger):
+            text = f"cache {lease.name} is kept for {coming.name} ({coming.id}), which is {coming.state}"
+            raise Problem(HTTPStatus.CONFLICT, "cache_in_use", f"{text}; give that back first", lease_id=coming.id)
         try:
             deps.ledger.commit(cancel(record, now=deps.clock.now(), reason=Reason.USER))
         except (LeaseConflict, LeaseSuperseded):
@@ -199,11 +199,11 @@ def remove(user: str, name: str, deps: Deps) -> LeaseRecord:
     raise _busy(name)
 
 
-def _paused_with(cache: Lease, user: str, ledger: Ledger) -> Lease | None:
-    """A paused lease of the owner's that would come back with this cache."""
+def _coming_with(cache: Lease, user: str, ledger: Ledger) -> Lease | None:
+    """A lease of the owner's that would come, or come back, with this cache."""
     cursor: str | None = None
     while True:
-        page = ledger.leases_of(user, states=PAUSED_STATES, cursor=cursor)
+        page = ledger.leases_of(user, states=COMING_STATES, cursor=cursor)
         for lease in page.items:
             if lease.cache_id == cache.id:
                 return lease

@@ -126,8 +126,14 @@ def is_usable(lease: Lease) -> bool:
     return lease.kind is LeaseKind.CACHE and lease.state is LeaseState.RUNNING
 
 
-PAUSED_STATES = (LeaseState.PAUSING, LeaseState.PAUSED, LeaseState.RESUMING)
-"""Of leases that may come back with the cache: what a pause has kept must be there for the resume."""
+COMING_STATES = (
+    LeaseState.REQUESTED,
+    LeaseState.PROVISIONING,
+    LeaseState.PAUSING,
+    LeaseState.PAUSED,
+    LeaseState.RESUMING,
+)
+"""Of leases that may come, or come back, with the cache: what was promised, or kept by a pause, must be there then."""
 
 
 def may_remove(lease: Lease) -> bool:

@@ -8,7 +8,7 @@ by the next who wants it, who both ask the user's lease.
 from datetime import timedelta
 
 from gpulease.domain.cache import (
-    PAUSED_STATES,
+    COMING_STATES,
     expires_at,
     freed,
     is_usable,
@@ -30,6 +30,7 @@ from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason, VolumeAtta
 from gpulease.domain.offer import Offer
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource
+from gpulease.domain.resume import kept_before
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
 from gpulease.errors import LeaseConflict, LeaseNotFound, LeaseSuperseded
 from gpulease.ports import Deps
@@ -119,7 +120,10 @@ def _busy(record: LeaseRecord, attempt: Attempt, cache: Lease, user: str, deps: 
     """Its user is another machine. One that is going is waited for (C36); one that stays is not."""
     now = deps.clock.now()
     other = deps.ledger.load(user).lease
-    going = user == record.lease.id or other.state is LeaseState.RELEASING or other.attempt is None
+    going = other.state is LeaseState.RELEASING or other.attempt is None
+    if user == record.lease.id:
+        # A stopped machine of its own that is kept has it until it is given back, and that waits for the new one.
+        going = record.lease.resume is None or kept_before(record) is None
     if going and now - attempt.started_at < PATIENCE:
         told = waiting_for(record, now, f"cache {cache.name}, which the last machine is leaving")
         if told is not None:
@@ -202,7 +206,7 @@ def check_cache(record: LeaseRecord, deps: Deps) -> str:
     now, lease = deps.clock.now(), record.lease
     warn, end = warns_at(lease), expires_at(lease)
     ending = any(at is not None and at <= now for at in (warn, end))
-    if ending and _is_kept_for_a_pause(lease, deps):
+    if ending and _is_kept_for_a_lease(lease, deps):
         deps.ledger.commit(Change(lease_id=lease.id, lease=kept(lease, now)))
     elif warn is not None and warn <= now:
         _warn(lease, deps)
@@ -218,11 +222,11 @@ def check_cache(record: LeaseRecord, deps: Deps) -> str:
     return ""
 
 
-def _is_kept_for_a_pause(cache: Lease, deps: Deps) -> bool:
-    """Whether a paused lease of its owner would come back with it. Read only when it would end otherwise."""
+def _is_kept_for_a_lease(cache: Lease, deps: Deps) -> bool:
+    """Whether a lease of its owner would come, or come back, with it. Read only when it would end otherwise."""
     cursor: str | None = None
     while True:
-        page = deps.ledger.leases_of(spec_of(cache).user, states=PAUSED_STATES, cursor=cursor)
+        page = deps.ledger.leases_of(spec_of(cache).user, states=COMING_STATES, cursor=cursor)
         if any(lease.cache_id == cache.id for lease in page.items):
             return True
         cursor = page.cursor

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from gpulease.domain.agent import AgentRecord, is_silent
 from gpulease.domain.cost import rate_now
-from gpulease.domain.lease import PauseMode
+from gpulease.domain.lease import LeaseState, PauseMode
 from gpulease.domain.pause import is_stuck, seen_stopped
 from gpulease.domain.pause_plan import BilledPart, per_hour
 from gpulease.domain.record import Change, LeaseRecord
@@ -18,7 +18,7 @@ from gpulease.steps import alarms
 from gpulease.steps.base import record_fact, ref_of
 from gpulease.steps.facts import adopt
 from gpulease.steps.losing import end
-from gpulease.steps.starting import machine_for, workflow_name
+from gpulease.steps.starting import machine_for, start_release, workflow_name
 
 
 def decided(change: Change, deps: Deps) -> LeaseRecord:
@@ -29,6 +29,9 @@ def decided(change: Change, deps: Deps) -> LeaseRecord:
     machine = machine_for(record.lease)
     if machine is not None:
         deps.workflows.start(machine, workflow_name(record.lease, machine), record.lease.id, record.lease.epoch)
+    elif any(resource.state is ResourceState.RELEASING for resource in record.resources):
+        # Nothing moves a paused lease, and what new machines' tries have left must not wait until that is noticed.
+        start_release(record, deps)
     return record
 
 
@@ -103,6 +106,9 @@ def note_stopped(record: LeaseRecord, machine: Resource, words: str, price: Deci
         now = deps.clock.now()
         noted = seen_stopped(resource, now, words, price)
         if noted is resource or resource.state is ResourceState.RELEASED:
+            return None
+        if found.lease.state in (LeaseState.RESUMING, LeaseState.RUNNING):
+            # Seen before it was started again: what it costs now is another matter.
             return None
         told = event(found.lease.id, now, "instance_stopped", f"the provider shows {words}", resource_id=resource.id)
         return Change(lease_id=found.lease.id, resources=(noted,), events=(told,))
