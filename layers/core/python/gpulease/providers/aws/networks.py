@@ -85,6 +85,8 @@ class Networks:
         except ProviderError as error:
             if not is_absent(error):
                 raise error.at(resource_id=ref.provider_id) from None
+            found = []
+        if not found:
             by_id = [{"Name": "group-id", "Values": [ref.provider_id]}]
             found = self._read(ref.region, Filters=by_id)
         if not found:

@@ -184,6 +184,8 @@ class Volumes:
         except ProviderError as error:
             if not is_absent(error):
                 raise error.at(resource_id=ref.provider_id) from None
+            found = []
+        if not found:
             by_id = [{"Name": "volume-id", "Values": [ref.provider_id]}]
             found = self._client.listing(ref.region, "describe_volumes", "Volumes", Filters=by_id)
         found = [raw for raw in found if raw.get("State") != "deleted"]
