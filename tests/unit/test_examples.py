@@ -2,9 +2,9 @@
 
 import ast
 import json
-import os
 import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from gpulease_local.server import LocalServer, Options
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LEASES = ("train.yaml", "dev-box.yaml", "lease.json")
 SCRIPTS = ("finetune.sh", "session.sh")
+PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 BASH = shutil.which("bash") or "bash"
 
 
@@ -64,7 +65,7 @@ def _program(folder: Path, name: str, text: str) -> None:
 def _run(script: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - our own script
         [BASH, str(EXAMPLES / script)],
-        env={"PATH": os.environ["PATH"], **env},
+        env={"PATH": PATH, **env},
         capture_output=True,
         text=True,
         timeout=120,
@@ -81,7 +82,7 @@ def test_the_start_script_makes_a_service_that_each_boot_and_each_machine_goes_o
     python = f'echo "python $*" >> {said}'
     _program(programs, "python3", f'[ "$2" = venv ] && mkdir -p "$3/bin" && cp {programs}/venv-python "$3/bin/python"')
     _program(programs, "venv-python", python)
-    given = {"WORK": str(work), "UNITS": str(units), "PATH": f"{programs}:{os.environ['PATH']}"}
+    given = {"WORK": str(work), "UNITS": str(units), "PATH": f"{programs}:{PATH}"}
 
     first = _run("finetune.sh", **given)
     again = _run("finetune.sh", **given)
