@@ -269,6 +269,19 @@ def test_a_disk_is_blank_only_if_both_its_ends_are_zero(tmp_path: Path, at: int 
     assert AGENT.is_blank(str(disk)) is blank
 
 
+@pytest.mark.parametrize("at", [128 * MIB + 1024, 3 * 128 * MIB + 1024, 256 * MIB, 512 * MIB - 4096, 896 * MIB])
+def test_a_disk_whose_ends_were_wiped_is_not_blank(tmp_path: Path, at: int) -> None:
+    """Second copies of what describes a file system: of ext4 in its groups, of XFS at quarters; or a file's content."""
+    disk = tmp_path / "disk"
+    disk.touch()
+    os.truncate(disk, 1024 * MIB)
+    with disk.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\x01" * 4096)
+
+    assert not AGENT.is_blank(str(disk))
+
+
 def test_an_empty_file_is_no_blank_disk(tmp_path: Path) -> None:
     (tmp_path / "disk").write_bytes(b"")
 

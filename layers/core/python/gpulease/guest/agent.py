@@ -555,11 +555,15 @@ def _last(text: str) -> str:
 
 
 def is_blank(device: str) -> bool:
-    """Whether the first and the last MiB hold nothing but zeros."""
+    """Whether the first and the last MiB hold nothing but zeros, and so do samples of all that is between.
+
+    They are where file systems keep copies of what describes them: ext4 in its groups of 128 MiB, XFS at quarters.
+    """
     with open(device, "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        for start in (0, max(0, size - MIB)):
-            file.seek(start)
+        between = [n * 128 * MIB for n in range(1, 32)] + [size * n // 64 for n in range(1, 64)]
+        for start in [0, size - MIB] + [at - MIB // 2 for at in between]:
+            file.seek(max(0, start))
             if file.read(MIB).strip(b"\0"):
                 return False
     return size > 0
