@@ -1,7 +1,7 @@
 """The world in which cases of AWS and of idleness are played: the whole stack in virtual time on the simulated accounts
 it is given, strangers in the same account, agents where there are workloads, and the checks of `cloud_checks.py`.
 
-Times of a case are seconds since its T+0, the moment at which its (first) lease was asked for. What AWS was asked is
+Times of a case are seconds since its T+0, when the world begins; workloads count from then too. What AWS was asked is
 kept in full (`sent`), each with the function that asked.
 """
 
@@ -18,7 +18,7 @@ from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.ports import Change, Ledger
 from gpulease_local.asl import TaskReply
 from gpulease_local.simulate.clouds import MACHINE, Thing
-from gpulease_local.simulate.virtual import DEPLOYMENT, OWNER, Invoke, VirtualStack
+from gpulease_local.simulate.virtual import DEPLOYMENT, OWNER, START, Invoke, VirtualStack
 from gpulease_local.simulate.virtual_aws import Handler
 from gpulease_local.simulate.workloads import Workload
 from gpulease_sim.aws import SimResponse
@@ -90,6 +90,7 @@ class CloudWorld:
         vultr: Mapping[str, Any] | None = None,
         wrap_schedule: Callable[[str, Callable[[], None]], Callable[[], None]] = lambda function, fire: fire,
         stack: type[VirtualStack] = VirtualStack,
+        start: float = START,
         **aws: Any,
     ) -> None:
         self.kills: list[Kill] = []
@@ -97,6 +98,8 @@ class CloudWorld:
         self.states: list[tuple[float, str, LeaseState]] = []
         """(T+, lease id, state) at each write of a lease's row."""
         self.wrong_claims: list[str] = []
+        self.watchers: list[Callable[[Change], None]] = []
+        """Told of each change after it was written."""
         self.function = ""
         self.rewrite: Callable[[bytes], bytes] = lambda body: body
         """What becomes of a call on its way to AWS."""
@@ -112,13 +115,14 @@ class CloudWorld:
             wrap_schedule=wrap_schedule,
             wrap_aws=lambda inner: _Watching(inner, self),
             workload_of=workload_of,
+            start=start,
         )
         self.aws = self.stack.aws
         self.stack.load()
         for cloud in self.stack.clouds:
             cloud.strangers(DEPLOYMENT)
         self.strangers = frozenset(each.id for each in self.stack.clouds.things())
-        self.t0 = self.stack.clock.time()
+        self.t0 = start
         self.sent.clear()
 
     def close(self) -> None:
@@ -197,9 +201,7 @@ class CloudWorld:
         return self.stack.stack.functions.invoke(function, payload)
 
     def up(self, owner: str = OWNER, **request: Any) -> str:
-        """Ask for a lease (one plan at AWS unless told otherwise); its id. The first one sets T+0."""
-        if not self.stack.leases():
-            self.t0 = self.stack.clock.time()
+        """Ask for a lease (one plan at AWS unless told otherwise); its id."""
         return self.stack.up(owner=owner, **{"name": "box", **(request or ONE_AWS)})
 
     def running(self, **request: Any) -> str:
@@ -321,6 +323,8 @@ class CloudWorld:
 
     def _committed(self, change: Change) -> None:
         now = self.stack.clock.time()
+        for watcher in self.watchers:
+            watcher(change)
         if change.lease is not None:
             self.states.append((now - self.t0, change.lease_id, change.lease.state))
             if change.lease.state is LeaseState.RELEASED:
