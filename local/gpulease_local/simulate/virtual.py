@@ -113,9 +113,11 @@ class VirtualStack:
     wrap_aws: Around = lambda inner: inner
     workload_of: Callable[[str], Workload | None] | None = None
     """With it, machines have agents; by the name of their lease, what their users do."""
+    start: float = START
+    """When it begins; workloads count from then."""
 
     def __post_init__(self) -> None:
-        self.clock = VirtualClock(START)
+        self.clock = VirtualClock(self.start)
         self.log = Silent()
         self._make_clouds()
         self.ids = SeededIds(self.seed)
@@ -155,7 +157,7 @@ class VirtualStack:
                 later=lambda seconds, act: void(self.engine.call_at(self.clock.time() + seconds, act)),
                 send=self.report,
                 workload_of=self._workload_of_lease,
-                start=START,
+                start=self.start,
             )
         self.cloud = VultrCloud(self.clock.time, self.seed, self.settings, guests=self.agents)
         self.aws = AwsCloud(self.clock.time, self.seed, self.aws_settings)
