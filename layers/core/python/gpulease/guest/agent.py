@@ -563,7 +563,8 @@ def is_blank(device: str) -> bool:
         size = file.seek(0, os.SEEK_END)
         between = [n * 128 * MIB for n in range(1, 32)] + [size * n // 64 for n in range(1, 64)]
         for start in [0, size - MIB] + [at - MIB // 2 for at in between]:
-            file.seek(max(0, start))
+            # A disk, other than a file, has no place behind its end.
+            file.seek(max(0, min(start, size - MIB)))
             if file.read(MIB).strip(b"\0"):
                 return False
     return size > 0
