@@ -1,7 +1,8 @@
 """Keys of a cache's object store for the one machine that uses it.
 
 The stored secret is `<prefix>/cache/<name>`, so that no name a user gives reaches a provider's key. It is a JSON object
-with `access_key_id` and `secret_access_key`, perhaps `session_token` and `provider` (rclone's name for the store).
+with `access_key_id` and `secret_access_key`, perhaps `session_token`, `provider` (rclone's name for the store), and
+`users`: whose caches may name it. Anybody may name any secret, so one without users is everybody's.
 Where the store is AWS, the machine gets a key that lives for hours and opens the one prefix; elsewhere the stored one.
 """
 
@@ -32,6 +33,7 @@ class StoredKey(BaseModel):
     secret_access_key: str = Field(min_length=1, max_length=512, repr=False)
     session_token: str = Field(default="", max_length=4096, repr=False)
     provider: str = Field(default="", max_length=40, pattern=r"^[A-Za-z]*$")
+    users: tuple[str, ...] = Field(default=(), max_length=100)
 
 
 Mint = Callable[[StoredKey, ObjectStore], tuple[StoredKey, int] | None]
@@ -55,6 +57,8 @@ def keys_for(lease: Lease, deps: Deps, mint: Mint) -> CacheKeys | None:
         raise NoKeys(f"the secret cache/{store.credentials} cannot be read now") from None
     except (ValidationError, ValueError):
         raise NoKeys(f"the secret cache/{store.credentials} is not as docs/agent.md says") from None
+    if stored.users and (cache is None or spec_of(cache.lease).user not in stored.users):
+        raise NoKeys(f"the secret cache/{store.credentials} is not for this cache's owner")
     made = mint(stored, store) if not store.endpoint and not stored.session_token else None
     key, seconds = made if made is not None else (stored, None)
     return _keys(store, key, seconds)
