@@ -31,7 +31,7 @@ def keys(owner: str, secret: dict[str, Any]) -> Any:
 
 
 def test_the_users_that_a_secret_names_get_its_keys() -> None:
-    assert keys(ADA, {"users": [ADA]}).secret_access_key == "key"
+    assert keys(ADA, {"users": [ADA]}).access_key_id == "id"
 
 
 def test_nobody_else_does_though_he_names_it() -> None:
@@ -42,4 +42,4 @@ def test_nobody_else_does_though_he_names_it() -> None:
 
 
 def test_a_secret_that_names_nobody_is_everybodys() -> None:
-    assert keys(BOB, {}).secret_access_key == "key"
+    assert keys(BOB, {}).access_key_id == "id"
