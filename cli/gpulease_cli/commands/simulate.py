@@ -13,7 +13,7 @@ from gpulease_cli.options import AmountType, CountType, json_option
 @click.option(
     "--provider",
     type=click.Choice(["vultr", "aws", "mixed"]),
-    help="Whose machines are wanted; mixed: both. Default: vultr, and both for --crash-points.",
+    help="Whose machines are wanted; mixed: both. Default: vultr; both for --crash-points and idle-week.",
 )
 @click.option("--crash-points", is_flag=True, help="Cut each workflow off at each of its effects, in each way.")
 @click.option(
@@ -60,7 +60,8 @@ def command(
     if scenario == "idle-week":
         if crash_points or pairs is not None or replay is not None:
             raise CliError("contradicts --crash-points, --pairs and --replay", field="--scenario")
-        return int(simulate.idle(machines=machines, seed=seed, days=days, json_output=as_json) or 0)
+        where = provider or "mixed"
+        return int(simulate.idle(machines=machines, seed=seed, days=days, json_output=as_json, provider=where) or 0)
     if replay is not None and (crash_points or pairs is not None):
         raise CliError("contradicts --crash-points and --pairs", field="--replay")
     if crash_points or pairs is not None:

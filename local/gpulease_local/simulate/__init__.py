@@ -1,7 +1,7 @@
 """`gpulease simulate`: whole leases by the thousand in virtual time, under faults, audited by the provider's book.
 
 How it is put together. `run.py` plays the users of a seed (`scenario.py`) on a whole stack in virtual time
-(`virtual.py`). Everything that a function does to the world passes `effects.py`, where `storm.py` (`--faults all`) or
+(`virtual.py`), whose providers all else sees through one view (`clouds.py`). Everything that a function does to the world passes `effects.py`, where `storm.py` (`--faults all`) or
 `crash.py` (`--crash-points`) decides what becomes of it; `climate.py` is what goes wrong for everybody at once.
 `invariants.py` watches all along, `verdict.py`, `expected.py` and `audit.py` judge at the end, `shrinking.py` and
 `timeline.py` explain a failure.
@@ -35,11 +35,12 @@ def main(*, leases: int, seed: int, faults: str, json_output: bool, provider: st
     return EXIT_BROKEN
 
 
-def idle(*, machines: int, seed: int, days: float, json_output: bool) -> int:
+def idle(*, machines: int, seed: int, days: float, json_output: bool, provider: str = "mixed") -> int:
     """Use machines for virtual days; 1 when idleness was not handled as promised."""
-    from gpulease_local.simulate.idle_week import describe, idle_week
+    from gpulease_local.simulate.idle_week import PROVIDERS, describe, idle_week
 
-    report = idle_week(machines=machines, seed=seed, days=days)
+    providers = PROVIDERS if provider == "mixed" else (provider,)
+    report = idle_week(machines=machines, seed=seed, days=days, providers=providers)
     sys.stdout.write(report.as_json() + "\n" if json_output else "\n".join(describe(report)) + "\n")
     return 0 if report.ok else EXIT_BROKEN
 

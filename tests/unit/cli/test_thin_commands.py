@@ -83,7 +83,7 @@ def test_local_refuses_what_cannot_be(cli: Cli, called: list[dict[str, Any]], wo
 
 def test_simulate_hands_over(cli: Cli, called: list[dict[str, Any]]) -> None:
     assert cli.run("simulate", "--leases", "50", "--seed", "11", "--faults", "none", "--json").code == 0
-    assert called == [{"leases": 50, "seed": 11, "faults": "none", "json_output": True}]
+    assert called == [{"leases": 50, "seed": 11, "faults": "none", "json_output": True, "provider": "vultr"}]
 
 
 def test_simulate_needs_a_lease(cli: Cli, called: list[dict[str, Any]]) -> None:
