@@ -1,10 +1,10 @@
 """`gpulease simulate`: whole leases by the thousand in virtual time, under faults, audited by the provider's book.
 
-How it is put together. `run.py` plays the users of a seed (`scenario.py`) on a whole stack in virtual time
-(`virtual.py`), whose providers all else sees through one view (`clouds.py`). Everything that a function does to the world passes `effects.py`, where `storm.py` (`--faults all`) or
-`crash.py` (`--crash-points`) decides what becomes of it; `climate.py` is what goes wrong for everybody at once.
-`invariants.py` watches all along, `verdict.py`, `expected.py` and `audit.py` judge at the end, `shrinking.py` and
-`timeline.py` explain a failure.
+How it is put together. `run.py` plays the users of a seed (`scenario.py`, `pausers.py`) on a whole stack in virtual
+time (`virtual.py`), whose providers all else sees through one view (`clouds.py`). Everything that a function does to
+the world passes `effects.py`, where `storm.py` (`--faults all`) or `crash.py` (`--crash-points`) decides what becomes
+of it; `climate.py` is what goes wrong for everybody at once. `invariants.py` watches all along, `verdict.py`,
+`expected.py` and `audit.py` judge at the end, `shrinking.py` and `timeline.py` explain a failure.
 """
 
 import sys
