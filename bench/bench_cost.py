@@ -1,4 +1,4 @@
-"""What the control plane costs: per lease, per month idle, and per month with machines that run.
+"""What the control plane costs: per lease, per month idle, and per month of machines that run, with agents or without.
 
 Run: ``make bench-cost``, or ``python -m bench.bench_cost [--json] [--machines 10 1000]``. Whole leases run through the
 real state machines and functions in virtual time against the simulated Vultr; `metering` counts, `prices` knows what
@@ -23,9 +23,10 @@ from gpulease.domain.lease import LeaseState
 from gpulease_sim.vultr import Settings
 from gpulease_sim.vultr.settings import METAL, VM
 
-from bench.cost_report import Measured, document, lines
+from bench.cost_report import WATCHED, Measured, document, lines
 from bench.metered_stack import Assumed, MeteredStack, Stack, Use
 from bench.prices import HOURS_PER_MONTH
+from bench.watched import IN_TURNS, IN_USE, of_one
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -135,9 +136,31 @@ def measure(assumed: Assumed, machines: list[int]) -> Measured:
     months = {"idle": idle_use(stack, assumed, Settings(), VM_REQUEST)}
     for number in machines:
         months[f"watching_{number}"] = watching_use(stack, assumed, number, VM_REQUEST)
+    watched, details, formulas = watched_uses(stack, assumed, months["idle"], machines)
     uses = {name: _mean([use for use, _ in of_kind]) for name, of_kind in leases.items()}
-    details = {name: _mean([detail for _, detail in of_kind]) for name, of_kind in leases.items()}
-    return Measured(uses | {name: {**use, **fixed} for name, use in months.items()}, details, stack.traced)
+    measured = {name: _mean([detail for _, detail in of_kind]) for name, of_kind in leases.items()}
+    measured |= {name: dict(detail) for name, detail in details.items()}
+    months |= {name: use for name, use in watched.items() if name not in WATCHED}
+    uses |= {name: dict(watched[name]) for name in WATCHED}
+    uses |= {name: {**use, **fixed} for name, use in months.items()}
+    return Measured(uses, measured, formulas, stack.traced)
+
+
+def watched_uses(
+    stack: Stack, assumed: Assumed, idle: Use, machines: list[int]
+) -> tuple[dict[str, Use], dict[str, Use], dict[str, str]]:
+    """A month of one machine with an agent, and of the stack with so many: uses, details and formulas by name."""
+    uses: dict[str, Use] = {}
+    details: dict[str, Use] = {}
+    formulas: dict[str, str] = {}
+    for name, watched in zip(WATCHED, (IN_USE, IN_TURNS), strict=True):
+        uses[name], details[name] = of_one(stack, assumed, watched, VM_REQUEST)
+        formulas[name] = watched.formula
+    for number in machines:
+        of_all = {what: amount * number for what, amount in uses["watched_in_turns"].items()}
+        uses[f"watched_{number}"] = Counter({what: idle[what] + of_all.get(what, 0) for what in {*idle, *of_all}})
+        formulas[f"watched_{number}"] = f"a month idle + {number} x one of them"
+    return uses, details, formulas
 
 
 def _mean(counters: list[Use]) -> dict[str, float]:

@@ -8,12 +8,16 @@ from typing import Any
 from bench.metered_stack import Assumed
 from bench.prices import AS_OF, HOURS_PER_MONTH, PRICES, REGION, SERVERS, SKYPILOT_SOURCE, bill, total
 
-AIMS = {"vm": Decimal("0.002"), "bare_metal": Decimal("0.005"), "idle": Decimal("0.50")}
+AIMS = {"vm": Decimal("0.002"), "bare_metal": Decimal("0.005"), "idle": Decimal("0.50"), "watched": Decimal("0.15")}
 FIXED = ("alarms", "dashboards", "secrets")
 LEASES = {
     "vm": "one VM lease of one hour",
     "vm_with_network": "one VM lease of one hour with a private network of its own",
     "bare_metal": "one bare metal lease: 42 min boot, one hour",
+}
+WATCHED = {
+    "watched_in_use": "a month of one machine with an agent, in use",
+    "watched_in_turns": "a month of one machine with an agent, 19 min of use and 29 min without, in turns",
 }
 
 
@@ -23,6 +27,8 @@ class Measured:
 
     uses: Mapping[str, Mapping[str, float]]
     details: Mapping[str, Mapping[str, float]]
+    formulas: Mapping[str, str]
+    """Of uses that are calculated from what was measured."""
     traced: bool
     """Whether the template traces unless told otherwise."""
 
@@ -47,6 +53,8 @@ def document(measured: Measured, assumed: Assumed) -> dict[str, Any]:
                 item: {"amount": round(use[item], 6), "usd": str(round(usd, 7))} for item, usd in bill(use).items()
             },
         }
+        if name in measured.formulas:
+            found[name]["formula"] = measured.formulas[name]
         if name in measured.details:
             found[name]["detail"] = {what: round(amount, 2) for what, amount in sorted(measured.details[name].items())}
         else:
@@ -80,6 +88,9 @@ def aims(measured: Measured, machines: list[int]) -> list[str]:
         found[f"{what}, nobody waiting"] = total(uses[f"{kind}_unattended"]), AIMS[kind]
         found[f"{what}, traced"] = total(traced[kind]), AIMS[kind]
     found |= {
+        "a month of one watched machine in use": (total(uses["watched_in_use"]), AIMS["watched"]),
+        "a month of one watched machine, let alone in turns": (total(uses["watched_in_turns"]), AIMS["watched"]),
+        "that, each report traced": (total(traced["watched_in_turns"]), AIMS["watched"]),
         "a month idle: what runs": (total(left), AIMS["idle"]),
         "a month idle: what runs, traced": (total(without(traced["idle"], FIXED)), AIMS["idle"]),
         "a month idle, the key in Secrets Manager": (total(without(idle, ("alarms", "dashboards"))), AIMS["idle"]),
@@ -110,6 +121,15 @@ def busiest(detail: Mapping[str, float]) -> str:
     return f"  most entered: {entered}; per call {cpu / calls:.1f} ms CPU here, {billed / calls:.0f} ms billed"
 
 
+def per_report(detail: Mapping[str, float]) -> str:
+    """How many reports were measured, and what one takes."""
+    calls = detail["calls AgentReportFunction"]
+    cpu, billed = detail["cpu_ms AgentReportFunction"] / calls, detail["billed_ms AgentReportFunction"] / calls
+    row = detail["agent_row_bytes"]
+    each = f"{cpu:.1f} ms CPU here and {billed:.0f} ms billed each"
+    return f"  {calls:.0f} reports: {each}; the largest row has {row:.0f} bytes"
+
+
 def lines(measured: Measured, assumed: Assumed, machines: list[int]) -> list[str]:
     """Everything as text."""
     uses, details = measured.usual(), measured.details
@@ -118,7 +138,16 @@ def lines(measured: Measured, assumed: Assumed, machines: list[int]) -> list[str
         said += [*table(title, uses[name], monthly=False), busiest(details[name])]
     said += table("a month idle", uses["idle"], monthly=True)
     for number in machines:
-        said += table(f"a month, {number} running machines watched", uses[f"watching_{number}"], monthly=True)
+        title = f"a month, {number} running machines without agents"
+        said += table(title, uses[f"watching_{number}"], monthly=True)
+    for name, title in WATCHED.items():
+        said += [*table(title, uses[name], monthly=False), f"  = {measured.formulas[name]}", per_report(details[name])]
+    for number in machines:
+        title = f"a month, {number} machines with agents, let alone in turns"
+        said += [
+            *table(title, uses[f"watched_{number}"], monthly=True),
+            f"  = {measured.formulas[f'watched_{number}']}",
+        ]
     said.append("\nservers, per month (730 h), without disk, address and traffic")
     said += [f"  {name + ': ' + price.what:68} {price.of(HOURS_PER_MONTH):8.2f}" for name, price in SERVERS.items()]
     said.append(f"  SkyPilot's recommendation: {SKYPILOT_SOURCE}")

@@ -16,13 +16,16 @@ from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.deps import LocalProviders
 from gpulease_local.simulate.effects import API_FUNCTION
 from gpulease_local.simulate.virtual import Fire, VirtualStack
+from gpulease_local.simulate.workloads import Workload
 from gpulease_local.stack import repository
 from gpulease_sim.vultr import Settings
 
+from bench.machine_reports import as_on_a_machine
 from bench.metered_stores import MeteredAgents, MeteredOffers, MeteredShared, MeteredSweeps, metered_ledger
 from bench.metering import Meter, MeteredLog, MeteredTransport
 from bench.prices import lambda_cpu_share
 
+AGENT_FUNCTION = "AgentReportFunction"
 LIMIT_SECONDS = 3 * 3600.0
 Use = Counter[str]
 
@@ -50,6 +53,8 @@ class Stack:
     """What of `template.yaml` has a price of its own."""
 
     memory_mb: Mapping[str, int]
+    quiet: frozenset[str]
+    """Functions of whose calls Lambda itself logs nothing, unless something went wrong."""
     alarms: int
     dashboards: int
     traced: bool
@@ -61,14 +66,16 @@ class Stack:
         text = (repository() / "template.yaml").read_text(encoding="utf-8")
         document: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
         usual = document["Globals"]["Function"]["MemorySize"]
-        memory, alarms, dashboards = {}, 0, 0
+        memory, quiet, alarms, dashboards = {}, set(), 0, 0
         for name, resource in document["Resources"].items():
             if resource["Type"] == "AWS::Serverless::Function":
                 memory[name] = resource["Properties"].get("MemorySize", usual)
+                if resource["Properties"].get("LoggingConfig", {}).get("SystemLogLevel") == "WARN":
+                    quiet.add(name)
             alarms += resource["Type"] == "AWS::CloudWatch::Alarm"
             dashboards += resource["Type"] == "AWS::CloudWatch::Dashboard"
         given = document["Parameters"].get("Tracing", {}).get("Default", document["Globals"]["Function"]["Tracing"])
-        return Stack(memory, alarms, dashboards, traced=given in ("Active", "true"))
+        return Stack(memory, frozenset(quiet), alarms, dashboards, traced=given in ("Active", "true"))
 
 
 class ClosedTakesLong:
@@ -111,18 +118,39 @@ class CallsThatWait:
         self.sleep = spend
 
 
+class _Heard(VirtualStack):
+    """A virtual stack in which somebody stands around the reports of agents."""
+
+    around_report: Callable[[Mapping[str, Any], Callable[[Mapping[str, Any]], Any]], Any]
+
+    def report(self, token: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """One report of an agent."""
+        heard = super().report
+        answer: dict[str, Any] | None = self.around_report(body, lambda body: heard(token, body))
+        return answer
+
+
 class MeteredStack:
     """A virtual stack that knows what it would be charged. Close it: handlers know one stack per process."""
 
-    def __init__(self, stack: Stack, assumed: Assumed, settings: Settings, seed: int) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        assumed: Assumed,
+        settings: Settings,
+        seed: int,
+        *,
+        workload_of: Callable[[str], Workload | None] | None = None,
+    ) -> None:
         self.meter = Meter()
         self._stack = stack
         self._assumed = assumed
         self._warm: set[str] = set()
         self._key_read_at: dict[str, float] = {}
         latency = (assumed.provider_seconds, assumed.provider_seconds)
-        self.virtual = VirtualStack(
+        self.virtual = _Heard(
             seed=seed,
+            workload_of=workload_of,
             settings=replace(settings, latency_seconds=latency, list_latency_seconds=latency, requests_per_second=None),
             wrap_ledger=metered_ledger(self.meter),
             wrap_sweeps=lambda inner: MeteredSweeps(self.meter, inner),
@@ -133,6 +161,7 @@ class MeteredStack:
         )
         self._meter_the_rest()
         self.virtual.engine.on_transition = self._on_transition
+        self.virtual.around_report = self._report
         self.virtual.load()
 
     def _meter_the_rest(self) -> None:
@@ -215,10 +244,16 @@ class MeteredStack:
         billed_ms = math.ceil(seconds * 1000)
         use["lambda_requests"] += 1
         use["lambda_gb_seconds"] += billed_ms / 1000 * memory / 1024  # type: ignore[assignment]
-        use["log_bytes"] += self._assumed.platform_log_bytes
+        if function not in self._stack.quiet:
+            use["log_bytes"] += self._assumed.platform_log_bytes
         detail[f"calls {function}"] += 1
         detail[f"cpu_ms {function}"] += cpu_seconds * 1000  # type: ignore[assignment]
         detail[f"billed_ms {function}"] += billed_ms
+
+    def _report(self, body: Mapping[str, Any], report: Callable[[Mapping[str, Any]], Any]) -> Any:
+        self.meter.use.update(api_requests=1, traces=1, log_bytes=self._assumed.access_log_bytes)
+        told = as_on_a_machine(body)
+        return self._metered(AGENT_FUNCTION, lambda: report(told))
 
     # --- what a user does ---
 
