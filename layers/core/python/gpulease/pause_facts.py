@@ -22,7 +22,9 @@ PAUSE_NOTICE = "when paused:"
 def mode_of(record: LeaseRecord, deps: Deps) -> PauseMode | None:
     """What a pause of this lease would do; None = it would keep nothing."""
     offer = offer_of(record.lease)
-    can_stop = offer is not None and can_be_stopped(offer, deps)
+    if offer is None or not is_configured(offer.provider, deps):
+        return None
+    can_stop = can_be_stopped(offer, deps)
     return pause_mode(can_stop=can_stop, has_cache=bool(record.lease.cache_id))
 
 
@@ -33,6 +35,9 @@ def plan_of(record: LeaseRecord, deps: Deps) -> PausePlan:
     running = rate_now(machine) if machine is not None else Decimal(0)
     if offer is None:
         return plan_pause(None, provider="nobody", running=running, stopped=Decimal(0), cache=None)
+    if not is_configured(offer.provider, deps):
+        text = f"the account {offer.provider} is not in the settings (any more): nothing can be asked of it"
+        return PausePlan(None, running, (), text)
     mode = mode_of(record, deps)
     stopped = deps.providers.get(offer.provider).stopped_price_per_hour(offer) if mode is PauseMode.STOP else Decimal(0)
     cache = cache_part(record.lease, deps)
@@ -90,6 +95,15 @@ def machine_held(record: LeaseRecord) -> Resource | None:
     attempt = record.lease.attempt
     machines = record.of_kind(ResourceKind.INSTANCE, attempt.number) if attempt is not None else ()
     return next((machine for machine in machines if machine.state is ResourceState.HELD), None)
+
+
+def is_configured(account: str, deps: Deps) -> bool:
+    """Whether the settings know the account. What they do not know may be misspelt: nothing final follows from that."""
+    try:
+        deps.providers.get(account)
+    except InputInvalid:
+        return False
+    return True
 
 
 def can_be_stopped(offer: Offer, deps: Deps) -> bool:

@@ -12,11 +12,12 @@ from gpulease.domain.cost import lease_cost
 from gpulease.domain.idle import LOOK_AGAIN, Action, Verdict, is_over_warning
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason
 from gpulease.domain.next_step import planned
-from gpulease.domain.pause import pause_mode, request_pause
+from gpulease.domain.pause import request_pause
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resume import request_resume
 from gpulease.domain.transitions import cancel, event
-from gpulease.errors import InputInvalid, LedgerUnavailable
+from gpulease.errors import LedgerUnavailable
+from gpulease.pause_facts import is_configured, mode_of, offer_of
 from gpulease.ports import Deps
 from gpulease.steps.starting import start_release, workflow_name
 
@@ -45,6 +46,8 @@ def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
         # What its agent has told may have a limit of its own, and nobody else would look.
         soon = now + LOOK_AGAIN
         verdict = replace(verdict, at=min(verdict.at or soon, soon))
+    if verdict.action is Action.PAUSE and not _can_be_asked(lease, deps):
+        return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
     if verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
     elif verdict.action is Action.PAUSE:
@@ -64,6 +67,8 @@ def act_on_report(record: LeaseRecord, agent: AgentRecord, deps: Deps, now: date
         return None
     verdict = planned(record, agent, now)
     if verdict.reason is Reason.IDLE and verdict.action is Action.PAUSE:
+        if not _can_be_asked(lease, deps):
+            return None
         _pause(record, verdict, agent, deps, now)
     elif verdict.reason is Reason.IDLE and verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
@@ -100,7 +105,7 @@ def _release(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) -
 def _pause(record: LeaseRecord, verdict: Verdict, agent: AgentRecord | None, deps: Deps, now: datetime) -> None:
     """Pause it; where that would keep nothing, give it back, as its owner was told when it was asked for."""
     lease, reason = record.lease, verdict.reason or Reason.IDLE
-    mode = pause_mode(can_stop=_can_stop(lease, deps), has_cache=bool(lease.cache_id))
+    mode = mode_of(record, deps)
     if mode is None:
         detail = f"{verdict.detail}; a pause would keep nothing of it"
         _release(record, Verdict(Action.RELEASE, reason, detail), deps, now)
@@ -119,15 +124,14 @@ def _resume(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) ->
     _start(record.lease.id, deps)
 
 
-def _can_stop(lease: Lease, deps: Deps) -> bool:
-    attempt = lease.attempt
-    if attempt is None:
-        return False
-    try:
-        return deps.providers.get(attempt.offer.provider).can_stop(attempt.offer)
-    except InputInvalid:
-        # The account was taken out of the settings: nothing can be asked of it, so nothing is promised.
-        return False
+def _can_be_asked(lease: Lease, deps: Deps) -> bool:
+    """Whether its account is in the settings. If not, perhaps by mistake, a pause can neither be had nor become a
+    release, which would be carried out when the account is back."""
+    offer = offer_of(lease)
+    known = offer is not None and is_configured(offer.provider, deps)
+    if not known:
+        deps.log.warning("pause_not_possible", lease_id=lease.id, reason="its account is not in the settings")
+    return known
 
 
 def _start(lease_id: str, deps: Deps) -> None:
