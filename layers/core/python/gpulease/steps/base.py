@@ -14,6 +14,8 @@ from gpulease.errors import LeaseConflict, LeaseSuperseded, ProviderError
 from gpulease.ports import Deps, Provider, Ref
 
 FACT_TRIES = 8
+LOCKED_OUT = "to accept the key"
+"""Part of what a lease waits for while its provider refuses the account's key."""
 
 
 class StepCommand(BaseModel):

@@ -21,6 +21,7 @@ from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event
 from gpulease.errors import GpuleaseError, LeaseConflict, LeaseNotFound, LeaseSuperseded
 from gpulease.ports import Deps, FailedExecution
 from gpulease.steps import alarms
+from gpulease.steps.base import LOCKED_OUT
 from gpulease.steps.cache import check_cache
 from gpulease.steps.check_pausing import check_pausing, give_up_resuming
 from gpulease.steps.limits import act, budget_warning
@@ -155,7 +156,9 @@ def check(lease_id: str, deps: Deps, *, told: bool = False) -> str:
 
 def _is_given_up_on(record: LeaseRecord, now: datetime) -> bool:
     """Whether a machine is so late that its own workflow must be unable to see it: a fault in a step must not cost a
-    machine that is never handed over."""
+    machine that is never handed over. Where the key is refused nobody could see it, and nothing is concluded (C64)."""
+    if LOCKED_OUT in record.lease.waiting_for:
+        return False
     attempt = record.lease.attempt if record.lease.state is LeaseState.PROVISIONING else None
     if attempt is None or not record.of_kind(ResourceKind.INSTANCE, attempt.number):
         return False

@@ -19,7 +19,7 @@ from gpulease.domain.transitions import event
 from gpulease.errors import ProviderAuthFailed, ProviderError, ProviderThrottled
 from gpulease.ports import Deps
 from gpulease.steps import alarms
-from gpulease.steps.base import fail_attempt, ref_of, waiting_for
+from gpulease.steps.base import LOCKED_OUT, fail_attempt, ref_of, waiting_for
 from gpulease.steps.facts import adopt
 from gpulease.steps.observing import find, observe, throttled_pause_seconds
 
@@ -36,7 +36,6 @@ class Seen:
 
 NOT_NOW_SECONDS = 2
 AUTH_PAUSE_SECONDS = 30
-LOCKED_OUT = "to accept the key"
 THROTTLED_GRACE = timedelta(minutes=5)
 """How much longer than its deadline a machine may take that could not be read because of the account's rate."""
 
