@@ -140,7 +140,6 @@ def test_one_quiet_report_after_a_silence_proves_nothing() -> None:
 def test_only_the_signals_of_the_policy_count() -> None:
     gpu_only = running(LeasePolicy(idle=IdlePolicy(after_seconds=300, signals=(Signal.GPU,))))
 
-    assert first_action(gpu_only, Agent(), 10, Signal.SSH) is None  # reports are not quiet
     agent = Agent()
     agent.report(20, Signal.SSH).report(3)
     verdict = decide(gpu_only, agent.row, agent.now, free)
@@ -280,3 +279,23 @@ def test_whoever_waits_until_the_told_time_misses_nothing(first: int, step: int)
         assert verdict.at is not None and verdict.at > now
         between = now + min(timedelta(seconds=step), verdict.at - now - timedelta(seconds=1))
         assert decide(lease, agent.row, between, free).action is Action.NONE
+
+
+def test_a_session_left_open_keeps_nothing_where_it_does_not_count() -> None:
+    lease = running(LeasePolicy(idle=IdlePolicy(after_seconds=300, signals=(Signal.GPU,))))
+
+    found = first_action(lease, Agent(), 60, Signal.SSH)
+
+    assert found is not None
+    verdict, at = found
+    assert (verdict.reason, at) == (Reason.IDLE, T0 + 5 * MINUTE)
+
+
+def test_one_report_without_the_signals_that_count_proves_nothing() -> None:
+    lease = running(LeasePolicy(idle=IdlePolicy(after_seconds=60, signals=(Signal.GPU,))))
+    agent = Agent().report(10, Signal.GPU, Signal.SSH)
+
+    found = first_action(lease, agent, 60, Signal.SSH)
+
+    assert found is not None
+    assert found[1] == T0 + 13 * MINUTE

@@ -16,7 +16,7 @@ from enum import StrEnum
 from gpulease.domain import windows
 from gpulease.domain.agent import REPORT_EVERY_SECONDS, AgentRecord, is_silent, last_activity
 from gpulease.domain.lease import Lease, LeaseState, Reason
-from gpulease.domain.policy import Keep, LeasePolicy, Then
+from gpulease.domain.policy import Keep, LeasePolicy, Signal, Then
 
 QUIET_REPORTS_NEEDED = 3
 LOOK_AGAIN = timedelta(minutes=5)
@@ -188,12 +188,22 @@ def _use(lease: Lease, policy: LeasePolicy, agent: AgentRecord | None, now: date
     if is_silent(agent, now):
         # Its agent may come back with reports of quiet, and nobody else would look.
         found.append(Verdict(Action.NONE, at=now + LOOK_AGAIN))
-    elif due <= now and agent.quiet_reports < QUIET_REPORTS_NEEDED:
+    elif due <= now and not _is_quiet(agent, policy.idle.signals):
         found.append(Verdict(Action.NONE, at=now + timedelta(seconds=REPORT_EVERY_SECONDS)))
     else:
         detail = f"nothing has used it for {_minutes(limit)}"
         found.append(Verdict(_action(policy.idle.then), Reason.IDLE, detail, due))
     return found
+
+
+def _is_quiet(agent: AgentRecord, signals: tuple[Signal, ...]) -> bool:
+    """Whether several reports in a row told of none of these signals. Others may be there: they do not count."""
+    if agent.quiet_reports >= QUIET_REPORTS_NEEDED:
+        return True
+    if set(signals) == set(Signal) or agent.first_report_at is None or agent.last_report_at is None:
+        return False
+    since = max(agent.first_report_at, last_activity(agent, signals) or agent.first_report_at)
+    return agent.last_report_at - since >= timedelta(seconds=QUIET_REPORTS_NEEDED * REPORT_EVERY_SECONDS)
 
 
 def _paused(lease: Lease, policy: LeasePolicy, now: datetime) -> list[Verdict]:
