@@ -14,7 +14,8 @@ ANYWHERE_SHARE = 0.2
 SPOT = ("on-demand", "spot", "any")
 
 PAUSE_SHARE = 0.3
-"""Of the wishes whose machine a pause can keep something of."""
+"""Of the wishes whose machine can be stopped."""
+PAUSE_WITH_CACHE_SHARE = 0.6
 CACHE_SHARE = 0.25
 """Of the wishes for VMs."""
 LEASES_PER_CACHE = 12
@@ -94,7 +95,8 @@ def _with_cache(wish: Wish, provider: str) -> Wish:
 def _with_pauses(wish: Wish, provider: str, draw: random.Random) -> Wish:
     """The wish of an owner who pauses the machine once or twice, where that keeps something."""
     keeps = wish.cache is not None or provider == "aws"
-    lucky, times = draw.random() < PAUSE_SHARE, draw.choice((1, 1, 2))
+    share = PAUSE_WITH_CACHE_SHARE if wish.cache is not None else PAUSE_SHARE
+    lucky, times = draw.random() < share, draw.choice((1, 1, 2))
     pauses = tuple((draw.uniform(30, 1800), draw.uniform(5, 3600)) for _ in range(times))
     return replace(wish, pauses=pauses) if keeps and lucky else wish
 
