@@ -1,5 +1,5 @@
 """What holds at the end of every case that is played in `CloudWorld`, at whichever provider. Each check gives its
-findings as sentences; none is good. The numbers are those of the cases' list: see tests/cases/README.md."""
+findings as sentences; none is good. The numbers are those of tests/cases/README.md."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def problems_of(world: "CloudWorld", *, quiet_from: float, twins: int, may_log: 
 
 
 def books_differ(world: "CloudWorld") -> Iterator[str]:
-    """1 and 6: what exists at the providers against what the ledger lists; volumes of caches included."""
+    """1: what exists at the providers against what the ledger lists; volumes of caches included."""
     now = world.stack.clock.time()
     open_ = [
         resource
@@ -54,7 +54,7 @@ def books_differ(world: "CloudWorld") -> Iterator[str]:
 
 
 def strangers_touched(world: "CloudWorld") -> Iterator[str]:
-    """3: nothing that is not ours is changed or destroyed."""
+    """2: nothing that is not ours is changed or destroyed."""
     now = world.stack.clock.time()
     for thing_id in sorted(world.strangers):
         thing = world.stack.clouds.find(thing_id)
@@ -66,7 +66,7 @@ def strangers_touched(world: "CloudWorld") -> Iterator[str]:
 
 
 def twins_of(world: "CloudWorld", allowed: int) -> Iterator[str]:
-    """One intent, one creation."""
+    """3: one intent, one creation."""
     ours = [each for each in world.stack.clouds.things() if each.id not in world.strangers]
     extra = duplicates(ours)
     if len(extra) > allowed:
@@ -74,7 +74,7 @@ def twins_of(world: "CloudWorld", allowed: int) -> Iterator[str]:
 
 
 def not_at_rest(world: "CloudWorld") -> Iterator[str]:
-    """Every lease has come to rest, and none ended without a reason."""
+    """6: every lease has come to rest, and none ended without a reason."""
     for lease in world.stack.leases():
         if lease.state not in RESTS:
             yield f"{lease.id} is still {lease.state} ({lease.waiting_for})"
@@ -136,7 +136,7 @@ _OF_A_LEASE = frozenset({"BudgetNearlySpent", "PauseStuck"})
 
 
 def broken(world: "CloudWorld", may_log: tuple[str, ...]) -> Iterator[str]:
-    """No execution failed, and nothing was logged as an error that somebody must look at."""
+    """6: no execution failed, and nothing was logged as an error that somebody must look at."""
     for each in world.stack.engine.executions():
         if each.status in ("FAILED", "TIMED_OUT") and each.error not in may_log:
             yield f"execution {each.name} {each.status}: {each.error} {each.cause}"

@@ -65,6 +65,7 @@ class _Watching:
         self._inner, self._world = inner, world
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SimResponse:
+        self._world.keys_seen.add(headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0])
         action = headers.get("X-Amz-Target", "").rpartition(".")[2] or dict(parse_qsl(body.decode())).get("Action", "")
         kill = self._world.due_kill(action)
         if kill is not None and not kill.sent:
@@ -98,6 +99,8 @@ class CloudWorld:
         self.states: list[tuple[float, str, LeaseState]] = []
         """(T+, lease id, state) at each write of a lease's row."""
         self.wrong_claims: list[str] = []
+        self.keys_seen: set[str] = set()
+        """Access keys that signed calls to AWS."""
         self.watchers: list[Callable[[Change], None]] = []
         """Told of each change after it was written."""
         self.function = ""
