@@ -107,6 +107,8 @@ class IdleAct:
         written = self._on_volume("weights")
         self._say(f"idle: paused; its cache holds {written.strip()!r}")
         client.resume(lease.id)
+        # Its clock runs fast: without this it would be idle again while it is looked at.
+        client.keep(lease.id, 24 * 3600)
         second = self._until("running")
         self._say(f"idle: running again at {second.address}, on another machine")
         read_back = self._until_read("second-start")

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from gpulease.domain.agent import AgentRecord
 from gpulease.domain.cost import lease_cost
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.errors import LedgerUnavailable
 from gpulease.steps import limits
 
-from tests.support.pause_world import ONE_AWS, PauseWorld
+from tests.support.pause_world import ONE_AWS, ONE_VULTR, PauseWorld
 
 S = LeaseState
 HOUR = 3600.0
@@ -71,3 +73,38 @@ def test_a_lease_is_looked_at_again_when_its_agents_row_could_not_be_read(world:
 
     assert verdict is not None and verdict.at is not None, "else nobody looks at it ever again"
     assert (verdict.at - now).total_seconds() <= 600
+
+
+@pytest.mark.parametrize(
+    ("silent_minutes", "answers", "gone"),
+    [(21, True, False), (59, True, False), (61, True, True), (21, False, True), (19, False, False)],
+)
+def test_a_silent_machine_that_a_pause_would_destroy_is_not_given_back_while_it_answers(
+    world: PauseWorld, silent_minutes: int, answers: bool, gone: bool
+) -> None:
+    lease_id = world.up(**ONE_VULTR)
+    deps = world.stack.stack.deps
+    now = deps.clock.now()
+    silent = AgentRecord(
+        lease_id=lease_id,
+        attempt=1,
+        token_sha256="",
+        first_report_at=now - timedelta(hours=2),
+        last_report_at=now - timedelta(minutes=silent_minutes),
+    )
+
+    class Agents:
+        def load(self, lease_id: str) -> AgentRecord:
+            return silent
+
+        def save(self, agent: AgentRecord) -> AgentRecord:
+            raise AssertionError("nothing is written of it")
+
+    class Port:
+        def tcp_open(self, address: str, port: int) -> bool:
+            return answers
+
+    seen = replace(deps, agents=Agents(), probe=Port(), policy=replace(deps.policy, agent_url="https://agents.invalid"))
+    limits.act(world.record(lease_id), seen, now)
+
+    assert (world.lease(lease_id).state is S.RELEASING) is gone

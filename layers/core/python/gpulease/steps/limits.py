@@ -17,7 +17,7 @@ from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resume import request_resume
 from gpulease.domain.transitions import cancel, event
 from gpulease.errors import LedgerUnavailable
-from gpulease.pause_facts import is_configured, mode_of, offer_of
+from gpulease.pause_facts import is_configured, machine_held, mode_of, offer_of
 from gpulease.ports import Deps
 from gpulease.steps.starting import start_release, workflow_name
 
@@ -26,6 +26,8 @@ RESUME_AGAIN = timedelta(minutes=15)
 HAVE_LIMITS = frozenset({LeaseState.RUNNING, LeaseState.PAUSING, LeaseState.PAUSED, LeaseState.RESUMING})
 """On the way to a pause and back a machine may be billed for as long as its provider refuses to stop it: limits of time
 and money hold there as well, and nothing else does."""
+SILENT_FOR_SURE = 3
+"""Times the limit of silence, after which a machine is given back although it answers on its SSH port."""
 FLUSHABLE = timedelta(minutes=2, seconds=30)
 """An agent that has reported within this can be asked to save the cache before a pause."""
 
@@ -47,6 +49,8 @@ def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
         soon = now + LOOK_AGAIN
         verdict = replace(verdict, at=min(verdict.at or soon, soon))
     if verdict.action is Action.PAUSE and not _can_be_asked(lease, deps):
+        return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
+    if verdict.action is Action.PAUSE and _may_only_be_cut_off(record, verdict, agent, deps, now):
         return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
     if verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
@@ -73,6 +77,27 @@ def act_on_report(record: LeaseRecord, agent: AgentRecord, deps: Deps, now: date
     elif verdict.reason is Reason.IDLE and verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
     return verdict
+
+
+def _may_only_be_cut_off(
+    record: LeaseRecord, verdict: Verdict, agent: AgentRecord | None, deps: Deps, now: datetime
+) -> bool:
+    """Whether a silent machine is left alone for now: a pause would destroy it, and it answers on its SSH port.
+
+    Reports do not come either when our own API is down, throttled or flooded, and then from no machine at all. A second
+    sign is wanted before something is lost; after three times the limit silence alone is enough.
+    """
+    lease = record.lease
+    if verdict.reason is not Reason.UNREACHABLE or agent is None or agent.last_report_at is None:
+        return False
+    limit = timedelta(seconds=lease.rules.unreachable.after_seconds)
+    if now >= agent.last_report_at + SILENT_FOR_SURE * limit or mode_of(record, deps) is not None:
+        return False
+    machine = machine_held(record)
+    if machine is None or not machine.address or not deps.probe.tcp_open(machine.address, deps.policy.ssh_port):
+        return False
+    deps.log.warning("silent_but_answers", lease_id=lease.id, provider_id=machine.provider_id)
+    return True
 
 
 def _read_agent(lease: Lease, deps: Deps) -> AgentRecord | None:
