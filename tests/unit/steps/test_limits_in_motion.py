@@ -68,6 +68,9 @@ def test_a_lease_is_looked_at_again_when_its_agents_row_could_not_be_read(world:
         def load(self, lease_id: str) -> None:
             raise LedgerUnavailable("throttled")
 
+        def save(self, agent: AgentRecord) -> AgentRecord:
+            raise LedgerUnavailable("throttled")
+
     blind = replace(deps, agents=Unread(), policy=replace(deps.policy, agent_url="https://agents.invalid"))
     verdict = limits.act(world.record(lease_id), blind, now)
 
