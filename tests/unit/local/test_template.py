@@ -139,6 +139,6 @@ def test_the_template_of_this_repository_is_understood(pytestconfig: pytest.Conf
     template = read_template(pytestconfig.rootpath / "template.yaml")
 
     assert {machine.name for machine in template.machines} >= {"provision", "release"}
-    assert [route.function for route in template.routes] == ["ApiFunction"]
+    assert {route.function for route in template.routes} == {"ApiFunction", "AgentReportFunction"}
     assert {schedule.function for schedule in template.schedules} >= {"CheckLeasesFunction", "RefreshOffersFunction"}
     assert all((function.folder / "app.py").is_file() for function in template.functions)
