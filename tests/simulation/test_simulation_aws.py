@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from gpulease.domain.lease import Reason
 from gpulease.domain.observation import Observation
 from gpulease.domain.record import Change
 from gpulease.pause_facts import machine_held
@@ -173,3 +174,25 @@ def test_law_11_a_pause_that_does_not_stop_the_bill(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(poll_stopped, "run", claimed)
 
     assert "paused_while_billed" in rules("pause_stops")
+
+
+# --- what an end is told as -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("by_hand", "reason"), [(True, Reason.LOST), (False, Reason.INTERRUPTED)])
+def test_a_spot_machine_is_told_as_taken_back_only_where_the_provider_says_so(by_hand: bool, reason: Reason) -> None:
+    stack = VirtualStack(seed=5, providers=("aws",)).load()
+    try:
+        lease_id = stack.up(name="one", gpu=["L4"], spot="spot")
+        stack.run_for(600)
+        [machine] = [thing.id for thing in stack.clouds.things() if thing.kind == "instance"]
+
+        if by_hand:
+            stack.aws.remove_by_hand(machine)
+        else:
+            stack.aws.reclaim(machine)
+        stack.run_for(1200)
+
+        assert stack.lease(lease_id).reason is reason
+    finally:
+        stack.close()

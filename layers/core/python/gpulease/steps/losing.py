@@ -9,7 +9,7 @@ from datetime import datetime
 
 from gpulease.domain.cache import is_usable
 from gpulease.domain.lease import LeaseState, Reason
-from gpulease.domain.observation import Observation
+from gpulease.domain.observation import Absent, Observation
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import absent_once_more, released
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
@@ -40,7 +40,7 @@ def lose(deps: Deps, provider: Provider, missing: Missing) -> str:
     if resource.kind is ResourceKind.VOLUME and is_usable(record.lease):
         _end_cache(deps, record, resource, since)
     elif resource.kind is ResourceKind.INSTANCE or record.lease.state in (LeaseState.RELEASING, LeaseState.RELEASED):
-        end(deps, record, resource, since)
+        end(deps, record, resource, since, _why(provider, resource))
     else:
         _go_without(deps, record, resource, since)
     deps.log.warning(
@@ -65,14 +65,24 @@ def _exists(deps: Deps, provider: Provider, resource: Resource) -> bool:
     return len(found) > len(others)
 
 
-def end(deps: Deps, record: LeaseRecord, machine: Resource, since: str) -> None:
-    """The machine was read as gone, by id and by marker: its lease ends, and giving back proves it once more."""
+def _why(provider: Provider, resource: Resource) -> str:
+    """The provider's own reason, as a value of `lease.Reason`, as long as it shows what has ended; empty = not told."""
+    seen = provider.observe(ref_of(resource))
+    return seen.reason if isinstance(seen, Absent) else ""
+
+
+def end(deps: Deps, record: LeaseRecord, machine: Resource, since: str, why: str = "") -> None:
+    """The machine was read as gone, by id and by marker: its lease ends, and giving back proves it once more.
+
+    `why`: the provider's reason; without one, a spot machine counts as taken back.
+    """
     lease, now = record.lease, deps.clock.now()
     what = f"{machine.kind} {machine.provider_id} is gone at {machine.provider}/{machine.region}, {since}"
     offer = next((a.offer for a in lease.attempts if a.number == machine.attempt), None)
     spot = offer is not None and offer.spot
-    reason = Reason.INTERRUPTED if spot else Reason.LOST
-    detail = f"{what}: " + ("the provider took the spot machine back" if spot else "it was ended outside of gpulease")
+    taken = spot and why in ("", Reason.INTERRUPTED)
+    reason = Reason.INTERRUPTED if taken else Reason.LOST
+    detail = f"{what}: " + ("the provider took the spot machine back" if taken else "it was ended outside of gpulease")
     told = event(lease.id, now, "resource_lost", detail, "error", **_facts(machine, reason))
     if lease.state is LeaseState.RELEASED:
         change = reopen(record, machine, now=now)
