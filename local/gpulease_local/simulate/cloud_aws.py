@@ -101,11 +101,16 @@ class AwsSide:
         self._cloud = cloud
         self._things: dict[str, Thing] = {}
         self._told = 0
+        self._ended: dict[str, str] = {}
+        """Machine to why it ended by itself; the account forgets an hour after."""
 
     # --- the book ---
 
     def _read(self) -> list[Thing]:
         self._cloud.advance()
+        for machine in self._cloud.account.machines.values():
+            if machine.reason is not None and (reason := _REASONS.get(machine.reason[0])):
+                self._ended[machine.id] = reason
         entries = list(self._cloud.book)
         for entry in entries[len([t for t in self._things.values() if t.role != NETWORK]) :]:
             self._things[entry.id] = _thing(entry, self._cloud)
@@ -179,8 +184,8 @@ class AwsSide:
         return since + max(checks, machine.draws.between(behaviour.guest_boot_seconds, f"guest {boot}"))
 
     def ended_for(self, machine_id: str) -> str:
-        machine = self._cloud.account.machines.get(machine_id)
-        return _REASONS.get(machine.reason[0], "") if machine is not None and machine.reason is not None else ""
+        self._read()
+        return self._ended.get(machine_id, "")
 
     # --- what others do ---
 

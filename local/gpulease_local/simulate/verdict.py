@@ -55,6 +55,8 @@ class Verdict:
             happened.setdefault(each.lease, set()).add(each.kind.partition(" ")[0])
         for record in self.ours:
             story = self._story(record)
+            for machine in self.watch.machines_of(record.lease.id):
+                story.ended_for.add(self.clouds.named(machine.provider).ended_for(machine.id))
             story.misfortunes = happened.get(self.names[record.lease.id], set())
             story.misfortunes_at = times.get(self.names[record.lease.id], [])
             released = record.lease.released_at or self.now
@@ -187,7 +189,7 @@ class Verdict:
             return [] if excused else [self._violation("cost_too_low", record.lease.id, detail)]
         if row.billing is BillingRule.PER_SECOND and ledger - book <= self._misread(row, entry):
             return []
-        if story.ended_for or story.misfortunes or story.disturbed:
+        if any(story.ended_for) or story.misfortunes or story.disturbed:
             return []
         if ledger - book <= self._hours_late(row, entry.destroyed_from) * hour:
             return []
