@@ -84,7 +84,7 @@ class Searched:
         monkeypatch.setattr(virtual, "Silent", Log)
         monkeypatch.setattr(functions.Functions, "call", call)
         monkeypatch.setattr(functions.Functions, "invoke", invoke)
-        monkeypatch.setattr(run, "wishes", lambda count, seed: [_with_secrets(each) for each in wishes(count, seed)])
+        monkeypatch.setattr(run, "wishes", lambda *asked: [_with_secrets(each) for each in wishes(*asked)])
         self.simulation = Simulation(leases=leases, seed=21, faults=faults)
         self.stack = self.simulation.stack
         self.simulation.listener = self._transition
@@ -191,7 +191,8 @@ def test_secrets_stay_where_they_belong(search: Any, faults: str, capfd: pytest.
     assert books
     at_provider = Canaries(script=SCRIPT, comment=COMMENT)
     at_provider.look("user data", books[0].user_data)
-    at_provider.look("script row", searched.stack.ledger.start_script(searched.stack.leases()[0].id))
+    machine = next(lease for lease in searched.stack.leases() if lease.kind is LeaseKind.MACHINE)
+    at_provider.look("script row", searched.stack.ledger.start_script(machine.id))
     assert at_provider.found_in("user data") == {"script", "comment"}
     assert at_provider.found_in("script row") == {"script"}
 

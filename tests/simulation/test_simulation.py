@@ -43,9 +43,9 @@ def test_the_same_seed_gives_the_same_history_and_another_one_another() -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
-def test_a_third_of_all_crash_points_ends_as_if_nothing_had_happened(workflow: Workflow) -> None:
-    # A life on AWS takes three times as long to simulate: `gpulease simulate --crash-points` has all points.
-    every = 3 if workflow.aws is None else 12
+def test_a_sample_of_all_crash_points_ends_as_if_nothing_had_happened(workflow: Workflow) -> None:
+    # A life on AWS takes several times as long to simulate: `gpulease simulate --crash-points` has all points.
+    every = 6 if workflow.aws is None else 40
     report = enumerate_all(every=every, workflows=[workflow])
 
     assert report.failures == []
