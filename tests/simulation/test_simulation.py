@@ -42,14 +42,18 @@ def test_the_same_seed_gives_the_same_history_and_another_one_another() -> None:
     assert first.digest != other.digest
 
 
+SAMPLED = {"pause_while_locked": 150, "pause_keeps_cache": 30}
+"""Long lives: every so manieth of their effects is cut."""
+
+
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
 def test_a_sample_of_all_crash_points_ends_as_if_nothing_had_happened(workflow: Workflow) -> None:
     # A life on AWS takes several times as long to simulate: `gpulease simulate --crash-points` has all points.
-    every = 6 if workflow.aws is None else 40
+    every = SAMPLED.get(workflow.name, 9 if workflow.aws is None else 60)
     report = enumerate_all(every=every, workflows=[workflow])
 
     assert report.failures == []
-    assert report.points >= report.workflows[workflow.name] * 2 // every
+    assert report.points >= report.workflows[workflow.name] * 2 // every - 1
     assert report.workflows[workflow.name] < 5 * every or set(report.ways) == {way.value for way in WAYS}
     assert (report.orphans, report.duplicates, report.stuck, report.not_reached) == (0, 0, 0, 0)
 
