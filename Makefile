@@ -81,7 +81,7 @@ peers-are-there:
 
 .PHONY: test
 test: .venv/.installed .venv-ministack/.locked ## run the tests (PYTEST_ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: check
 check: lint types imports test ## everything that must pass: lint, types, imports, test
