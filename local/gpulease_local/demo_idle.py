@@ -25,7 +25,8 @@ from gpulease_local.books import MACHINES
 from gpulease_local.demo_machines import DemoMachines
 from gpulease_local.server import LocalServer, Options
 
-TIME_SCALE = 30.0
+TIME_SCALE = 20.0
+"""A machine has ten simulated minutes to become ready: on a busy computer its agent must be up within half a minute."""
 BOOT_SECONDS = 20.0
 IDLE_SECONDS = 60
 LIMIT_SECONDS = 120.0

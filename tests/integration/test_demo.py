@@ -85,7 +85,7 @@ def test_the_second_machine_would_tell_if_the_data_were_lost() -> None:
     act = demo_idle.play(said.append, break_cache=True)
 
     assert not act.good
-    assert "data=LOST" in act.line, said
+    assert act.line.startswith("idle: paused=1 resumed=1 data=LOST"), said
 
 
 @pytest.mark.parametrize(
