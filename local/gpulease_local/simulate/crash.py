@@ -319,7 +319,9 @@ def enumerate_all(
         report.workflows[workflow.name] = plain[workflow.name].effects
         report.add(plain[workflow.name])
         points = list(points_of(plain[workflow.name], ways))
-        for point in [each for each in points if (each.effect + list(Way).index(each.way)) % every == 0]:
+        # Of a short life one effect at least.
+        step = max(1, min(every, plain[workflow.name].effects))
+        for point in [each for each in points if (each.effect + list(Way).index(each.way)) % step == 0]:
             report.points += 1
             ways_seen[point.way] += 1
             report.add(OneLease(workflow, [point], seed=seed).run())
