@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from gpulease.domain.lease import LeaseState, Reason
+from gpulease.steps.select_offer import NOT_MEASURED
 
 from tests.cases.conftest import NewWorld
 from tests.support.case_world import ONE_METAL, ONE_VM, REGION, VM_PLAN, CaseWorld
@@ -113,4 +114,18 @@ def test_c33_a_limit_of_the_account_is_not_retried_in_the_same_region(new_world:
 
     assert world.lease(lease_id).reason is Reason.QUOTA_EXCEEDED
     assert len(world.calls("POST", "/instances")) == 1
+    world.assert_right_at_the_end()
+
+
+def test_a_lease_whose_use_nobody_measures_says_so(world: CaseWorld) -> None:
+    by_default = world.up(**ONE_VM)
+    switched_off = world.up(**ONE_VM, policy={"idle": {"enabled": False}})
+    world.run_for(30)
+
+    told = [NOT_MEASURED in world.lease(lease_id).notices for lease_id in (by_default, switched_off)]
+
+    assert told == [True, False], "idle is on by default, and without an agent it cannot work"
+    for lease_id in (by_default, switched_off):
+        world.down(lease_id)
+    world.until_nothing_is_billed(within=600)
     world.assert_right_at_the_end()

@@ -32,6 +32,11 @@ OUTCOMES = frozenset({"offer", "more", "none", "handed_over", "superseded"})
 HAND_OVER_AFTER = timedelta(hours=6)
 """A provider that answers nothing but errors costs some 1,300 history events an hour; the service ends an execution at
 25,000. Whatever went wrong, a workflow comes back here."""
+NOT_MEASURED = (
+    "whether it is used is not measured, since machines here have no agent: it is not paused or given back for "
+    "idleness; limits of time and money still hold"
+)
+"""Nobody must rely on a default that cannot work."""
 MAX_LOOKS = 20
 LOOK_TIME = timedelta(seconds=60)
 """Offers whose live stock is read in one call, and for how long: one read may take a minute of retries, and the
@@ -149,6 +154,8 @@ def _when_paused(lease: Lease, offer: Offer, deps: Deps) -> str:
 
 def _under_way(lease: Lease, attempt: Attempt, now: datetime, deps: Deps) -> Lease:
     notices = (*without(lease.notices, PAUSE_NOTICE), _when_paused(lease, attempt.offer, deps))
+    if not deps.policy.agent_url and lease.rules.idle.enabled:
+        notices = notices if NOT_MEASURED in notices else (*notices, NOT_MEASURED)
     if attempt.offer.kind is PlanKind.BARE_METAL:
         minutes = round((attempt.ready_deadline - now).total_seconds() / 60)
         notice = f"bare metal can take up to {minutes} minutes to become ready"
