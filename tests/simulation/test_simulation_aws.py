@@ -179,18 +179,32 @@ def test_law_11_a_pause_that_does_not_stop_the_bill(monkeypatch: pytest.MonkeyPa
 # --- what an end is told as -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("by_hand", "reason"), [(True, Reason.LOST), (False, Reason.INTERRUPTED)])
-def test_a_spot_machine_is_told_as_taken_back_only_where_the_provider_says_so(by_hand: bool, reason: Reason) -> None:
-    stack = VirtualStack(seed=5, providers=("aws",)).load()
+@pytest.mark.parametrize(
+    ("by_hand", "hours_without_sweep", "reason"),
+    [(True, 0, Reason.LOST), (False, 0, Reason.INTERRUPTED), (True, 2, Reason.LOST), (False, 2, Reason.LOST)],
+)
+def test_a_spot_machine_is_told_as_taken_back_only_where_the_provider_says_so(
+    by_hand: bool, hours_without_sweep: int, reason: Reason
+) -> None:
+    """AWS forgets what ended, and why, after an hour: what is noticed later is not guessed."""
+    blind = False
+
+    def wrap_schedule(function: str, fire: Fire) -> Fire:
+        return lambda: None if blind else fire()
+
+    stack = VirtualStack(seed=5, providers=("aws",), wrap_schedule=wrap_schedule).load()
     try:
         lease_id = stack.up(name="one", gpu=["L4"], spot="spot")
         stack.run_for(600)
         [machine] = [thing.id for thing in stack.clouds.things() if thing.kind == "instance"]
 
+        blind = hours_without_sweep > 0
         if by_hand:
             stack.aws.remove_by_hand(machine)
         else:
             stack.aws.reclaim(machine)
+        stack.run_for(3600 * hours_without_sweep)
+        blind = False
         stack.run_for(1200)
 
         assert stack.lease(lease_id).reason is reason

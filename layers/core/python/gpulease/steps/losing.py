@@ -74,15 +74,21 @@ def _why(provider: Provider, resource: Resource) -> str:
 def end(deps: Deps, record: LeaseRecord, machine: Resource, since: str, why: str = "") -> None:
     """The machine was read as gone, by id and by marker: its lease ends, and giving back proves it once more.
 
-    `why`: the provider's reason; without one, a spot machine counts as taken back.
+    `why`: the provider's reason. Without one (AWS forgets it after an hour) nobody knows whether a spot machine was
+    taken back or deleted by hand, and neither is claimed: it is `lost`.
     """
     lease, now = record.lease, deps.clock.now()
     what = f"{machine.kind} {machine.provider_id} is gone at {machine.provider}/{machine.region}, {since}"
     offer = next((a.offer for a in lease.attempts if a.number == machine.attempt), None)
     spot = offer is not None and offer.spot
-    taken = spot and why in ("", Reason.INTERRUPTED)
+    taken = spot and why == Reason.INTERRUPTED
     reason = Reason.INTERRUPTED if taken else Reason.LOST
-    detail = f"{what}: " + ("the provider took the spot machine back" if taken else "it was ended outside of gpulease")
+    words = "it was ended outside of gpulease"
+    if taken:
+        words = "the provider took the spot machine back"
+    elif spot and not why:
+        words = "the provider no longer says whether it took the spot machine back or somebody ended it"
+    detail = f"{what}: {words}"
     told = event(lease.id, now, "resource_lost", detail, "error", **_facts(machine, reason))
     if lease.state is LeaseState.RELEASED:
         change = reopen(record, machine, now=now)
