@@ -22,7 +22,7 @@ from gpulease_local.simulate.report import Report
 from gpulease_local.simulate.run import simulate
 from gpulease_local.simulate.scenario import wishes
 from gpulease_local.simulate.shrinking import Case, case_of
-from gpulease_local.simulate.virtual import DEPLOYMENT, VirtualStack
+from gpulease_local.simulate.virtual import DEPLOYMENT, Fire, VirtualStack
 from gpulease_local.simulate.workflows import by_name, workflows_of
 from gpulease_local.world import DepsClock
 
