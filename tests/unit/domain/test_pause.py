@@ -16,7 +16,6 @@ from gpulease.domain.lease import (
 from gpulease.domain.pause import (
     STOP_AGAIN_AFTER,
     asked_to_stop,
-    effective_then,
     is_paused_in_fact,
     is_stuck,
     keep_cache,
@@ -34,7 +33,7 @@ from gpulease.domain.pause import (
     warned_of_release,
 )
 from gpulease.domain.pause_plan import BilledPart, plan_pause
-from gpulease.domain.policy import Capacity, LeasePolicy, PausedPolicy, Then
+from gpulease.domain.policy import Capacity, LeasePolicy, PausedPolicy
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.release import released
 from gpulease.domain.resource import ResourceState
@@ -70,20 +69,16 @@ from tests.support.pause_records import (
 
 
 @pytest.mark.parametrize(
-    ("can_stop", "has_cache", "mode", "then"),
+    ("can_stop", "has_cache", "mode"),
     [
-        (True, False, PauseMode.STOP, Then.PAUSE),
-        (True, True, PauseMode.STOP, Then.PAUSE),
-        (False, True, PauseMode.KEEP_CACHE, Then.PAUSE),
-        (False, False, None, Then.RELEASE),
+        (True, False, PauseMode.STOP),
+        (True, True, PauseMode.STOP),
+        (False, True, PauseMode.KEEP_CACHE),
+        (False, False, None),
     ],
 )
-def test_a_pause_that_would_keep_nothing_is_none_and_a_policy_that_asks_for_it_releases(
-    can_stop: bool, has_cache: bool, mode: PauseMode | None, then: Then
-) -> None:
+def test_a_pause_that_would_keep_nothing_is_none(can_stop: bool, has_cache: bool, mode: PauseMode | None) -> None:
     assert pause_mode(can_stop=can_stop, has_cache=has_cache) is mode
-    assert effective_then(Then.PAUSE, can_stop=can_stop, has_cache=has_cache) is then
-    assert effective_then(Then.RELEASE, can_stop=can_stop, has_cache=has_cache) is Then.RELEASE
 
 
 def test_a_plan_names_both_prices_and_each_part() -> None:

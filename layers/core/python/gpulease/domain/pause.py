@@ -17,7 +17,6 @@ from gpulease.domain.lease import (
     PauseProgress,
     Reason,
 )
-from gpulease.domain.policy import Then
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Rate, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved, to_release
@@ -42,12 +41,6 @@ def pause_mode(*, can_stop: bool, has_cache: bool) -> PauseMode | None:
     if can_stop:
         return PauseMode.STOP
     return PauseMode.KEEP_CACHE if has_cache else None
-
-
-def effective_then(then: Then, *, can_stop: bool, has_cache: bool) -> Then:
-    """What really follows a limit whose policy says `then`: a pause that would keep nothing is a release."""
-    nothing = pause_mode(can_stop=can_stop, has_cache=has_cache) is None
-    return Then.RELEASE if nothing and then is Then.PAUSE else then
 
 
 def may_pause(lease: Lease) -> str:

@@ -19,7 +19,7 @@ from gpulease.domain.transitions import cancel, event
 from gpulease.errors import LedgerUnavailable
 from gpulease.pause_facts import is_configured, machine_held, mode_of, offer_of
 from gpulease.ports import Deps
-from gpulease.steps.starting import start_release, workflow_name
+from gpulease.steps.pausing import decided
 
 RESUME_AGAIN = timedelta(minutes=15)
 """A resume by a window that found no capacity is tried again so much later."""
@@ -123,8 +123,7 @@ def budget_warning(record: LeaseRecord, now: datetime) -> Change | None:
 
 def _release(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) -> None:
     reason = verdict.reason or Reason.EXPIRED
-    deps.ledger.commit(cancel(record, now=now, reason=reason, detail=verdict.detail))
-    start_release(deps.ledger.load(record.lease.id), deps)
+    decided(cancel(record, now=now, reason=reason, detail=verdict.detail), deps)
 
 
 def _pause(record: LeaseRecord, verdict: Verdict, agent: AgentRecord | None, deps: Deps, now: datetime) -> None:
@@ -137,16 +136,14 @@ def _pause(record: LeaseRecord, verdict: Verdict, agent: AgentRecord | None, dep
         return
     last = agent.last_report_at if agent is not None else None
     flush = bool(lease.cache_id) and last is not None and now - last <= FLUSHABLE
-    deps.ledger.commit(request_pause(record, now=now, mode=mode, reason=reason, detail=verdict.detail, flush=flush))
-    _start(lease.id, deps)
+    decided(request_pause(record, now=now, mode=mode, reason=reason, detail=verdict.detail, flush=flush), deps)
 
 
 def _resume(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) -> None:
     change = request_resume(record, now=now, detail=verdict.detail)
     if change.lease is not None:
         change = replace(change, lease=change.lease.model_copy(update={"resume_after": now + RESUME_AGAIN}))
-    deps.ledger.commit(change)
-    _start(record.lease.id, deps)
+    decided(change, deps)
 
 
 def _can_be_asked(lease: Lease, deps: Deps) -> bool:
@@ -157,10 +154,3 @@ def _can_be_asked(lease: Lease, deps: Deps) -> bool:
     if not known:
         deps.log.warning("pause_not_possible", lease_id=lease.id, reason="its account is not in the settings")
     return known
-
-
-def _start(lease_id: str, deps: Deps) -> None:
-    """Start the workflow of a decision just written. Should this die first, `check_leases` finds it not running."""
-    lease = deps.ledger.load(lease_id).lease
-    machine = "pause" if lease.state is LeaseState.PAUSING else "resume"
-    deps.workflows.start(machine, workflow_name(lease, machine), lease.id, lease.epoch)
