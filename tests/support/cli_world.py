@@ -1,15 +1,21 @@
 """Runs the command line in this process, against a scripted API, on a clock that only waiting moves."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from gpulease.api.app import create_app
 from gpulease_cli.app import App
 from gpulease_cli.main import main
+from gpulease_local.front import Front, FrontServer
 
+from tests.support.api_world import World
 from tests.support.fake_api import TOKEN, FakeApi
 
 START = datetime(2026, 1, 5, 12, 2, tzinfo=UTC)
@@ -92,3 +98,33 @@ class Cli:
 def interrupt() -> None:
     """What Ctrl+C does to a sleeping program."""
     raise KeyboardInterrupt
+
+
+@contextmanager
+def real_api(
+    answer: Callable[[Mapping[str, Any]], Any],
+    now: Callable[[], datetime],
+    on_error: Callable[[BaseException], None],
+) -> Iterator[str]:
+    """The local front over what answers an API request, for a command line that talks to the real thing."""
+
+    def front(port: int) -> Front:
+        return Front(answer, port=port, token=TOKEN, user="me", now=now, request_id=lambda: "r-1", on_error=on_error)
+
+    server = FrontServer(0, front)
+    try:
+        yield server.url
+    finally:
+        server.close()
+
+
+@contextmanager
+def api_over(world: World) -> Iterator[str]:
+    """The API over a small world (`api_world.py`); its address."""
+    app = create_app(world)
+    with real_api(
+        lambda event: app.resolve(event, LambdaContext()),
+        world.clock.now,
+        lambda error: world.log.error("request_failed", reason=str(error)),
+    ) as url:
+        yield url

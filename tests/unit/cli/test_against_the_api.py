@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aws_lambda_powertools.utilities.typing import LambdaContext
-from gpulease.api.app import create_app
-from gpulease_local.front import Front, FrontServer
 
 from tests.support.api_world import World
-from tests.support.cli_world import Cli
-from tests.support.fake_api import TOKEN, FakeApi
+from tests.support.cli_world import Cli, api_over
+from tests.support.fake_api import FakeApi
 
 
 @pytest.fixture
@@ -24,22 +21,8 @@ def cli(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cli]:
     monkeypatch.chdir(tmp_path)
-    app = create_app(world)
-
-    def front(port: int) -> Front:
-        return Front(
-            lambda event: app.resolve(event, LambdaContext()),
-            port=port,
-            token=TOKEN,
-            user="me",
-            now=world.clock.now,
-            request_id=lambda: "r-1",
-            on_error=lambda error: world.log.error("request_failed", reason=str(error)),
-        )
-
-    server = FrontServer(0, front)
-    yield Cli(FakeApi(server.url), tmp_path, capsys, monkeypatch)
-    server.close()
+    with api_over(world) as url:
+        yield Cli(FakeApi(url), tmp_path, capsys, monkeypatch)
     assert world.log.events("error") == []
 
 

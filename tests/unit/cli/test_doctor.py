@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from gpulease.domain.lease import LeaseState
-from gpulease_local.front import Front, FrontServer
 from gpulease_sim.vultr import Fault
 
 from tests.support.case_world import R_SECONDS
-from tests.support.cli_world import Cli
-from tests.support.fake_api import TOKEN, FakeApi
+from tests.support.cli_world import Cli, real_api
+from tests.support.fake_api import FakeApi
 from tests.support.sweep_world import NOBODYS, SweepWorld, marker, plant
 
 
@@ -31,20 +30,12 @@ def cli(
 ) -> Iterator[Cli]:
     stack = world.stack
 
-    def front(port: int) -> Front:
-        return Front(
-            lambda event: stack._timed(lambda: stack.stack.functions.call("ApiFunction", event))[0],
-            port=port,
-            token=TOKEN,
-            user="me",
-            now=stack.stack.deps.clock.now,
-            request_id=lambda: "r-1",
-            on_error=lambda error: stack.log.error("request_failed", reason=str(error)),
-        )
-
-    server = FrontServer(0, front)
-    yield Cli(FakeApi(server.url), tmp_path, capsys, monkeypatch)
-    server.close()
+    with real_api(
+        lambda event: stack._timed(lambda: stack.stack.functions.call("ApiFunction", event))[0],
+        stack.stack.deps.clock.now,
+        lambda error: stack.log.error("request_failed", reason=str(error)),
+    ) as url:
+        yield Cli(FakeApi(url), tmp_path, capsys, monkeypatch)
     assert stack.log.errors == []
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from gpulease.domain.lease import LeaseState
-from gpulease_local.front import Front, FrontServer
 
 from tests.support.case_world import REGION
-from tests.support.cli_world import Cli, WaitingClock, interrupt
-from tests.support.fake_api import TOKEN, FakeApi
+from tests.support.cli_world import Cli, WaitingClock, interrupt, real_api
+from tests.support.fake_api import FakeApi
 from tests.support.sweep_world import SweepWorld
 
 ME = "local:me"
@@ -42,22 +41,14 @@ def cli(
 ) -> Iterator[Cli]:
     stack = world.stack
 
-    def front(port: int) -> Front:
-        return Front(
-            lambda event: stack._timed(lambda: stack.stack.functions.call("ApiFunction", event))[0],
-            port=port,
-            token=TOKEN,
-            user="me",
-            now=stack.stack.deps.clock.now,
-            request_id=lambda: "r-1",
-            on_error=lambda error: stack.log.error("request_failed", reason=str(error)),
-        )
-
-    server = FrontServer(0, front)
-    clock = PassingClock()
-    clock.world = world
-    yield Cli(FakeApi(server.url), tmp_path, capsys, monkeypatch, clock=clock)
-    server.close()
+    with real_api(
+        lambda event: stack._timed(lambda: stack.stack.functions.call("ApiFunction", event))[0],
+        stack.stack.deps.clock.now,
+        lambda error: stack.log.error("request_failed", reason=str(error)),
+    ) as url:
+        clock = PassingClock()
+        clock.world = world
+        yield Cli(FakeApi(url), tmp_path, capsys, monkeypatch, clock=clock)
     assert stack.log.errors == []
 
 
