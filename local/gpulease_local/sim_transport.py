@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from gpulease.providers.http import Fault, RawResponse, TransportError
-from gpulease_sim.vultr.api import ConnectionCut
+from gpulease_sim.answers import ConnectionCut
 from gpulease_sim.vultr.cloud import DEFAULT_ADDRESS, VultrCloud
 
 

@@ -51,6 +51,7 @@ Not simulated: fleets and RequestSpotInstances, capacity blocks, hibernation's b
 transfer, IAM policies. No state file: an account ends with its process.
 """
 
+from gpulease_sim.answers import ConnectionCut, SimResponse
 from gpulease_sim.aws.account import Guests, GuestView
 from gpulease_sim.aws.book import Book, BookObject
 from gpulease_sim.aws.cloud import AwsCloud, SeenCall
@@ -67,7 +68,6 @@ from gpulease_sim.aws.faults import (
 )
 from gpulease_sim.aws.hook import connect
 from gpulease_sim.aws.settings import Behaviour, Rule, Settings, VolumeBehaviour, plain
-from gpulease_sim.aws.wire import ConnectionCut, SimResponse
 
 __all__ = [
     "MUTATING",

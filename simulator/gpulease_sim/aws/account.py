@@ -17,7 +17,7 @@ from gpulease_sim.aws.book import Book, Entry
 from gpulease_sim.aws.moto_side import MotoSide
 from gpulease_sim.aws.settings import Behaviour, Settings, VolumeBehaviour
 from gpulease_sim.aws.wire import ApiError, Params
-from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.draws import Draws
 
 CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
 

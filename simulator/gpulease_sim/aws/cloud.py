@@ -8,24 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode
 
+from gpulease_sim.answers import ConnectionCut, SimResponse
 from gpulease_sim.aws import instances, operations, volumes
 from gpulease_sim.aws.account import Account, Disk, Guests, Machine
 from gpulease_sim.aws.book import Book
 from gpulease_sim.aws.faults import Concerned, Fault, FaultPlan
 from gpulease_sim.aws.settings import Settings
 from gpulease_sim.aws.texts import message, status_of, text_of
-from gpulease_sim.aws.wire import (
-    ApiError,
-    Call,
-    ConnectionCut,
-    Params,
-    PassedOn,
-    SimResponse,
-    answer,
-    element,
-    from_one,
-    refusal,
-)
+from gpulease_sim.aws.wire import ApiError, Call, Params, PassedOn, answer, element, from_one, refusal
 
 _CREDENTIAL = re.compile(r"Credential=([^/]+)/[^/]*/([^/]+)/([^/]+)/aws4_request")
 _EMPTY = {

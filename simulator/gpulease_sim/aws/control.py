@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpulease_sim.answers import SimResponse
 from gpulease_sim.aws.book import BookObject
 from gpulease_sim.aws.cloud import AwsCloud
 from gpulease_sim.aws.codec import changed_settings, fault_from
-from gpulease_sim.aws.wire import SimResponse
 from gpulease_sim.wall_clock import ScaledClock
 
 

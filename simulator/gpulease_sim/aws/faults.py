@@ -1,15 +1,11 @@
-"""Scripted misbehaviour of the API in front of the simulated account.
-
-The first fault that matches a call acts on it; a fault that is out of its time window, its count or its luck does not
-match and leaves the call to the next one. Luck is seeded by the fault's position and how often it was asked.
-"""
+"""Scripted misbehaviour of the API in front of the simulated account; how one is chosen: `fault_plan.py`."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpulease_sim.aws.wire import Call
-from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.fault_plan import Plan
 
 MUTATING = "(?!Describe|Get|List).*"
 """Regex of all calls that change something."""
@@ -78,84 +74,33 @@ class Concerned:
     types: frozenset[str]
 
 
-class _Rule:
-    def __init__(self, fault: Fault, position: int, seed: int) -> None:
-        self.fault = fault
-        self._action = re.compile(fault.action)
-        self._type = re.compile(fault.type) if fault.type else None
-        self._params = re.compile(fault.params) if fault.params else None
-        self._draws = Draws(seed, f"fault-{position}")
-        self._asked = 0
-        self._passed = 0
-        self.acted = 0
+def _matcher(fault: Fault) -> Callable[[tuple[Call, Concerned]], bool]:
+    action = re.compile(fault.action)
+    kind = re.compile(fault.type) if fault.type else None
+    params = re.compile(fault.params) if fault.params else None
 
-    def acts_on(self, call: Call, concerned: Concerned) -> bool:
-        fault = self.fault
-        if fault.times is not None and self.acted >= fault.times:
-            return False
-        if fault.from_seconds is not None and call.now < fault.from_seconds:
-            return False
-        if fault.until_seconds is not None and call.now >= fault.until_seconds:
-            return False
+    def matches(asked: tuple[Call, Concerned]) -> bool:
+        call, concerned = asked
         if fault.service not in ("", call.service) or fault.region not in ("", call.region):
             return False
-        if not self._action.fullmatch(call.action) or (fault.zone and fault.zone not in concerned.zones):
+        if not action.fullmatch(call.action) or (fault.zone and fault.zone not in concerned.zones):
             return False
-        if self._type is not None and not any(self._type.fullmatch(each) for each in concerned.types):
+        if kind is not None and not any(kind.fullmatch(each) for each in concerned.types):
             return False
-        if self._params is not None and not any(self._params.search(f"{k}={v}") for k, v in call.params.items()):
-            return False
-        if self._passed < fault.skip:
-            self._passed += 1
-            return False
-        self._asked += 1
-        if fault.probability < 1 and not self._draws.happens(fault.probability, str(self._asked)):
-            return False
-        self.acted += 1
-        return True
+        return params is None or any(params.search(f"{k}={v}") for k, v in call.params.items())
+
+    return matches
 
 
-class FaultPlan:
+class FaultPlan(Plan[Fault, tuple[Call, Concerned]]):
     """The ordered faults of one account."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._seed = seed
-        self._rules: list[_Rule] = []
-        self._added = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
-
-    def add(self, *faults: Fault) -> None:
-        """Append; earlier faults go first."""
-        for fault in faults:
-            self._rules.append(_Rule(fault, self._added, self._seed))
-            self._added += 1
-
-    def replace(self, faults: Iterable[Fault]) -> None:
-        """These instead of the present ones."""
-        rules = list(faults)
-        self.clear()
-        self.add(*rules)
-
-    def clear(self) -> None:
-        """No faults any more."""
-        self._rules = []
-
-    def faults(self) -> list[Fault]:
-        """The present faults in order."""
-        return [rule.fault for rule in self._rules]
-
-    def acted(self) -> list[int]:
-        """How many calls each fault acted on."""
-        return [rule.acted for rule in self._rules]
+        super().__init__(_matcher, seed)
 
     def choose(self, call: Call, concerned: Concerned) -> Fault | None:
         """The fault that acts on this call, if any."""
-        for rule in self._rules:
-            if rule.acts_on(call, concerned):
-                return rule.fault
-        return None
+        return self.first((call, concerned), call.now)
 
 
 def outage(

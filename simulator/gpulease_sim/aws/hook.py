@@ -12,8 +12,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 from moto.core.models import botocore_stubber
 
+from gpulease_sim.answers import ConnectionCut
 from gpulease_sim.aws.cloud import AwsCloud
-from gpulease_sim.aws.wire import ConnectionCut
 
 
 def connect(client: Any, cloud: AwsCloud, *, passed: Callable[[float], None] | None = None) -> None:

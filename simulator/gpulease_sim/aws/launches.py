@@ -11,7 +11,7 @@ from gpulease_sim.aws.book import Entry
 from gpulease_sim.aws.moto_side import vcpus
 from gpulease_sim.aws.settings import behaviour_of
 from gpulease_sim.aws.wire import ApiError, Call, Params
-from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.draws import Draws
 
 USER_DATA_BYTES = 16_384
 _NOT_COMPARED = ("Action", "Version", "ClientToken", "DryRun")

@@ -36,8 +36,9 @@ from moto.ssm.responses import SimpleSystemManagerResponse
 from moto.sts.responses import TokenResponse
 from werkzeug.exceptions import HTTPException
 
-from gpulease_sim.aws.wire import NAMESPACE, PassedOn, SimResponse
-from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.answers import SimResponse
+from gpulease_sim.aws.wire import NAMESPACE, PassedOn
+from gpulease_sim.draws import Draws
 
 _NUMBERS = itertools.count(1)
 _WORLD = threading.RLock()

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from gpulease_sim.answers import SimResponse
 from gpulease_sim.aws import instances, launches, prices, show, spots, volumes
 from gpulease_sim.aws.account import Account, Machine
 from gpulease_sim.aws.book import Entry
-from gpulease_sim.aws.wire import ApiError, Call, PassedOn, SimResponse, element
+from gpulease_sim.aws.wire import ApiError, Call, PassedOn, element
 
 Operation = Callable[[Account, Call], str]
 

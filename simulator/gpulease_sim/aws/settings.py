@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from gpulease_sim.vultr.draws import Range
+from gpulease_sim.draws import Range
 
 NEVER: Range = (math.inf, math.inf)
 

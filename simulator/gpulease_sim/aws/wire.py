@@ -7,29 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
 from xml.sax.saxutils import escape as _escape
+
+from gpulease_sim.answers import SimResponse
 
 _ZERO = re.compile(r"\.0(?=\.|$)")
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
-
-
-class SimResponse(NamedTuple):
-    """An answer; `elapsed_seconds` is how long the call took on the simulator's clock."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    elapsed_seconds: float = 0.0
-
-
-class ConnectionCut(Exception):
-    """No answer came: the call was carried out or not, and the connection is gone after `elapsed_seconds`."""
-
-    def __init__(self, elapsed_seconds: float, executed: bool) -> None:
-        super().__init__(f"connection cut after {elapsed_seconds} s")
-        self.elapsed_seconds = elapsed_seconds
-        self.executed = executed
 
 
 class ApiError(Exception):

@@ -37,7 +37,7 @@ and the number of GPUs they see), stop and end, and which blocks they have. Whoe
 Not simulated: audit logs, IAM, bandwidth, load balancers, storage gateways.
 """
 
-from gpulease_sim.vultr.api import ConnectionCut, SimResponse
+from gpulease_sim.answers import ConnectionCut, SimResponse
 from gpulease_sim.vultr.book import Book, BookObject
 from gpulease_sim.vultr.cloud import SeenCall, VultrCloud
 from gpulease_sim.vultr.faults import Fault, FaultPlan, lost_answer, outage

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpulease_sim.draws import Draws
 from gpulease_sim.vultr import catalog
 from gpulease_sim.vultr.api import ApiError, Call, NotFound
 from gpulease_sim.vultr.book import Book, Entry
 from gpulease_sim.vultr.catalog import Plan
-from gpulease_sim.vultr.draws import Draws
 from gpulease_sim.vultr.guest_events import GuestEvents
 from gpulease_sim.vultr.machines import NEVER, Machine
 from gpulease_sim.vultr.settings import Settings

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from gpulease_sim.answers import ConnectionCut, SimResponse
+from gpulease_sim.draws import Draws
 from gpulease_sim.guests import GuestHost
 from gpulease_sim.vultr import (
     account_routes,
@@ -24,9 +26,8 @@ from gpulease_sim.vultr import (
     vfs_routes,
 )
 from gpulease_sim.vultr.account import OWNER_EMAIL, TABLES, Account
-from gpulease_sim.vultr.api import ApiError, Call, ConnectionCut, NotFound, Reply, Routes, SimResponse
+from gpulease_sim.vultr.api import ApiError, Call, NotFound, Reply, Routes
 from gpulease_sim.vultr.book import Book, BookObject
-from gpulease_sim.vultr.draws import Draws
 from gpulease_sim.vultr.faults import Asked, Fault, FaultPlan
 from gpulease_sim.vultr.guest_events import GuestEvents
 from gpulease_sim.vultr.limits import RateLimit

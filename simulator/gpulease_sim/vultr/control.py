@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpulease_sim.vultr.api import SimResponse
+from gpulease_sim.answers import SimResponse
 from gpulease_sim.vultr.book import BookObject
 from gpulease_sim.vultr.cloud import VultrCloud
 from gpulease_sim.vultr.codec import changed_settings, fault_from

@@ -9,12 +9,12 @@ import binascii
 import ipaddress
 import re
 
+from gpulease_sim.draws import Draws
 from gpulease_sim.vultr import catalog
 from gpulease_sim.vultr.account import MAX_TAGS, Account, Vpc
 from gpulease_sim.vultr.api import ApiError, Call, Json, NotFound, int_field, text_field, texts_field
 from gpulease_sim.vultr.book import Entry
 from gpulease_sim.vultr.catalog import Plan
-from gpulease_sim.vultr.draws import Draws
 from gpulease_sim.vultr.machines import Attachment, Machine
 from gpulease_sim.vultr.settings import behaviour_of
 

@@ -1,15 +1,11 @@
-"""Scripted misbehaviour of the API in front of the simulated account.
-
-The first fault that matches a call acts on it; a fault that is out of its time window, its count or its luck does not
-match and leaves the call to the next one. Luck is seeded by the fault's position and how often it was asked.
-"""
+"""Scripted misbehaviour of the API in front of the simulated account; how one is chosen: `fault_plan.py`."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.fault_plan import Plan
 
 
 @dataclass(frozen=True)
@@ -74,87 +70,34 @@ class Asked:
     region: Callable[[], str]
 
 
-class _Rule:
-    def __init__(self, fault: Fault, position: int, seed: int) -> None:
-        self.fault = fault
-        self._method = re.compile(fault.method)
-        self._path = re.compile(fault.path)
-        self._query = re.compile(fault.query) if fault.query else None
-        self._body = re.compile(fault.request_body) if fault.request_body else None
-        self._draws = Draws(seed, f"fault-{position}")
-        self._asked = 0
-        self._passed = 0
-        self.acted = 0
+def _matcher(fault: Fault) -> Callable[[Asked], bool]:
+    method, path = re.compile(fault.method), re.compile(fault.path)
+    query = re.compile(fault.query) if fault.query else None
+    body = re.compile(fault.request_body) if fault.request_body else None
 
-    def acts_on(self, call: Asked) -> bool:
-        fault = self.fault
-        if fault.times is not None and self.acted >= fault.times:
+    def matches(call: Asked) -> bool:
+        if not method.fullmatch(call.method) or not path.fullmatch(call.path):
             return False
-        if fault.from_seconds is not None and call.now < fault.from_seconds:
+        if query is not None and not query.search(call.query):
             return False
-        if fault.until_seconds is not None and call.now >= fault.until_seconds:
-            return False
-        if not self._method.fullmatch(call.method) or not self._path.fullmatch(call.path):
-            return False
-        if self._query is not None and not self._query.search(call.query):
-            return False
-        if self._body is not None and not self._body.search(call.body.decode(errors="replace")):
+        if body is not None and not body.search(call.body.decode(errors="replace")):
             return False
         if fault.client and fault.client != call.client:
             return False
-        if fault.region and fault.region != call.region():
-            return False
-        if self._passed < fault.skip:
-            self._passed += 1
-            return False
-        self._asked += 1
-        if fault.probability < 1 and not self._draws.happens(fault.probability, str(self._asked)):
-            return False
-        self.acted += 1
-        return True
+        return not fault.region or fault.region == call.region()
+
+    return matches
 
 
-class FaultPlan:
+class FaultPlan(Plan[Fault, Asked]):
     """The ordered faults of one account."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._seed = seed
-        self._rules: list[_Rule] = []
-        self._added = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
-
-    def add(self, *faults: Fault) -> None:
-        """Append; earlier faults go first."""
-        for fault in faults:
-            self._rules.append(_Rule(fault, self._added, self._seed))
-            self._added += 1
-
-    def replace(self, faults: Iterable[Fault]) -> None:
-        """These instead of the present ones."""
-        rules = list(faults)
-        self.clear()
-        self.add(*rules)
-
-    def clear(self) -> None:
-        """No faults any more."""
-        self._rules = []
-
-    def faults(self) -> list[Fault]:
-        """The present faults in order."""
-        return [rule.fault for rule in self._rules]
-
-    def acted(self) -> list[int]:
-        """How many calls each fault acted on."""
-        return [rule.acted for rule in self._rules]
+        super().__init__(_matcher, seed)
 
     def choose(self, call: Asked) -> Fault | None:
         """The fault that acts on this call, if any."""
-        for rule in self._rules:
-            if rule.acts_on(call):
-                return rule.fault
-        return None
+        return self.first(call, call.now)
 
 
 def outage(

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.draws import Draws
 from gpulease_sim.vultr.settings import Behaviour
 
 NEVER = math.inf

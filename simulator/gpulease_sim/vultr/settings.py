@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
-from gpulease_sim.vultr.draws import Range
+from gpulease_sim.draws import Range
 
 Stuck = Literal["", "pending", "installingbooting", "destruction"]
 

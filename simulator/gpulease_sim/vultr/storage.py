@@ -7,7 +7,7 @@ is attached to is kept as a history of holds, each from the accepted call to the
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from gpulease_sim.vultr.draws import Draws
+from gpulease_sim.draws import Draws
 from gpulease_sim.vultr.machines import NEVER
 from gpulease_sim.vultr.settings import BlockBehaviour
 

@@ -13,7 +13,8 @@ import requests
 from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
 from gpulease_sim.aws import AwsCloud, lost_answer
-from gpulease_sim.aws.server import ServerHandle, serve
+from gpulease_sim.aws.server import serve
+from gpulease_sim.http_server import ServerHandle
 from gpulease_sim.wall_clock import ScaledClock
 
 from tests.support.ec2_world import REGION, code_of, steady

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from gpulease_sim.http_server import ServerHandle
 from gpulease_sim.vultr import Fault, VultrCloud, lost_answer
-from gpulease_sim.vultr.server import ServerHandle, serve
+from gpulease_sim.vultr.server import serve
 from gpulease_sim.wall_clock import ScaledClock
 
 from tests.support.vultr_world import GPU_VM, KEY, steady
