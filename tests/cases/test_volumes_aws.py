@@ -132,3 +132,18 @@ def test_c37_without_capacity_in_that_zone_nothing_is_created_anywhere(worlds: l
     assert [each for each in world.stack.aws.book.objects() if each.kind == "instance"] == []
     assert world.caches.shown()["state"] == "available"
     world.end()
+
+
+def test_c34_an_attach_that_hangs_is_looked_at_more_rarely_after_a_minute(worlds: list[AwsWorld]) -> None:
+    worlds.append(world := AwsWorld(volume=replace(VolumeBehaviour(), attached_seconds=(math.inf, math.inf))))
+    lease = world.stack.up(**T4)
+    assert world.stack.run_until(lambda: bool(world.calls("AttachVolume")), limit_seconds=900, step_seconds=1)
+    asked = world.stack.clock.time()
+
+    world.until(lease, RELEASED)
+
+    looks = [call.at - asked for call in world.calls("DescribeVolumes") if call.at > asked]
+    assert len([at for at in looks if at < 60]) in range(15, 30)
+    assert len([at for at in looks if 60 <= at < 540]) in range(40, 80)
+    assert world.stack.lease(lease).reason is Reason.CACHE_FAILED
+    world.end()

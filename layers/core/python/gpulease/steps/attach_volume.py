@@ -43,6 +43,9 @@ from gpulease.steps.staying import look_again
 OUTCOMES = frozenset({"attached", "not_wanted", "waiting", "failed", "superseded"})
 LOOK_PAUSE_SECONDS = 3
 TRY_PAUSE_SECONDS = 8
+LATER_LOOK_PAUSE_SECONDS = 10
+"""After the first minute: an attach that hangs is looked at by three calls each time, for as long as it may hang."""
+QUICK_LOOKS_FOR = timedelta(seconds=60)
 ASK_AGAIN_AFTER = timedelta(seconds=60)
 """An accepted attach becomes visible within seconds (Vultr 15 tries of 1 s in drivers; AWS likewise)."""
 MAX_REFUSALS = 3
@@ -126,9 +129,9 @@ def _ask_when_due(
         # It may be missing from a read, or still be on its way from another machine.
         return Outcome("waiting", TRY_PAUSE_SECONDS)
     if asked.accepted_at is not None and now - asked.accepted_at < ASK_AGAIN_AFTER:
-        return Outcome("waiting", LOOK_PAUSE_SECONDS)
+        return Outcome("waiting", _look_pause(attempt, deps))
     if asked.next_try_at is not None and now < asked.next_try_at:
-        return Outcome("waiting", LOOK_PAUSE_SECONDS)
+        return Outcome("waiting", _look_pause(attempt, deps))
     if not may_change(deps, provider):
         return Outcome("waiting", LOOK_PAUSE_SECONDS)
     return _ask(record, attempt, machine, volume, asked, provider, deps)
@@ -206,6 +209,15 @@ def _at(record: LeaseRecord, volume: Resource, *, machine: str, words: str) -> C
 
 def _with(lease: Lease, attempt: Attempt, volume: VolumeAttachment, **update: object) -> Lease:
     return with_attempt(lease, attempt.model_copy(update={"volume": volume.model_copy(update=update)}))
+
+
+def _look_pause(attempt: Attempt, deps: Deps) -> int:
+    """Short while the volume usually comes, longer when it does not."""
+    deadline = attempt.volume.deadline if attempt.volume is not None else None
+    if deadline is None:
+        return LOOK_PAUSE_SECONDS
+    since = deadline - timedelta(seconds=deps.policy.attach_deadline_seconds)
+    return LOOK_PAUSE_SECONDS if deps.clock.now() - since < QUICK_LOOKS_FOR else LATER_LOOK_PAUSE_SECONDS
 
 
 def _is_late(attempt: Attempt, now: datetime) -> bool:
