@@ -160,3 +160,59 @@ def test_no_new_cache_is_made_meanwhile(world: SweepWorld) -> None:
         world.stack.api("POST", "/v1/caches", {"name": "late", "provider": "vultr", "region": REGION, "size_gb": 50})
 
     assert refused.value.problem["code"] == "draining"
+
+
+CACHE = {"name": "late", "provider": "vultr", "region": REGION, "size_gb": 50}
+
+
+def only_cache(world: SweepWorld) -> str:
+    deps = world.stack.stack.deps
+    (lease,) = deps.ledger.leases_of(None, states=tuple(LeaseState)).items
+    return lease.id
+
+
+def test_a_cache_written_at_the_moment_of_the_switch_is_ended_by_its_own_request(world: SweepWorld) -> None:
+    hook(world, {2: lambda: switch_on(world)})
+
+    with pytest.raises(ApiRefused) as refused:
+        world.stack.api("POST", "/v1/caches", CACHE)
+    cache_id = only_cache(world)
+    world.until(cache_id, LeaseState.RELEASED, within=60)
+
+    assert (refused.value.status, refused.value.problem["code"]) == (409, "draining")
+    assert world.record(cache_id).resources == ()
+    assert world.ours() == []
+
+
+def test_a_cache_accepted_before_the_switch_asks_for_no_volume_after_it(world: SweepWorld) -> None:
+    # Both of the request's own looks find the switch off, and whoever drains does not see the cache yet.
+    hook(world, {3: lambda: switch_on(world)})
+
+    world.stack.api("POST", "/v1/caches", CACHE)
+    cache_id = only_cache(world)
+    world.until(cache_id, LeaseState.RELEASED, within=60)
+
+    assert world.record(cache_id).resources == ()
+    assert world.ours() == []
+    assert world.lease(cache_id).reason_detail == DETAIL
+
+
+def test_a_cache_whose_volume_was_not_asked_for_yet_is_ended_by_whoever_drains(world: SweepWorld) -> None:
+    world.stack.api("POST", "/v1/caches", CACHE)
+    cache_id = only_cache(world)
+
+    drain(world, "POST")
+
+    assert world.lease(cache_id).state is LeaseState.RELEASING
+    assert world.lease(cache_id).reason_detail == DETAIL
+
+
+def test_a_volume_that_was_asked_for_before_the_switch_is_seen_to_its_end(world: SweepWorld) -> None:
+    world.stack.api("POST", "/v1/caches", CACHE)
+    cache_id = only_cache(world)
+    world.stack.run_until(lambda: bool(world.ours()), limit_seconds=60, step_seconds=1)
+
+    drain(world, "POST")
+    world.until(cache_id, LeaseState.RUNNING, within=120)
+
+    assert [cache["name"] for cache in drain(world)["caches"]] == ["late"]

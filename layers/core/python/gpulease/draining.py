@@ -1,8 +1,9 @@
-"""What becomes of a lease while its deployment is being drained (`gpulease drain`).
+"""What becomes of a lease, or of a cache, while its deployment is being drained (`gpulease drain`).
 
-Invariant: whoever has written a lease, or is about to begin an attempt for one, reads the switch after that write. So
-a lease that is accepted at the moment of the switch is ended by the request that made it, by whoever put the switch on
-and lists what is open, or by its own workflow before anything is asked of a provider.
+Invariant: whoever has written one, or is about to begin an attempt or to ask for a volume for it, reads the switch
+after that write. So what is accepted at the moment of the switch is ended by the request that made it, by whoever put the
+switch on and lists what is open, or by its own workflow before anything is asked of a provider. A cache's volume that
+was asked for before is its user's, and is seen to its end.
 """
 
 from gpulease.domain.lease import LeaseState, Reason, execution_name
@@ -14,8 +15,8 @@ DETAIL = "the deployment is being drained"
 
 
 def end_while_draining(record: LeaseRecord, deps: Deps) -> bool:
-    """End the lease if the deployment is being drained; whether it is. Raises LeaseConflict, LeaseSuperseded when
-    somebody else has changed the lease meanwhile, and starts nothing then."""
+    """End the lease, or the cache, if the deployment is being drained; whether it is. Raises LeaseConflict,
+    LeaseSuperseded when somebody else has changed it meanwhile, and starts nothing then."""
     if not deps.drains.load().on:
         return False
     lease = record.lease

@@ -60,14 +60,14 @@ def accept(
             return _replay(deps.ledger.load(keyed_id), caller, digest, deps)
     else:
         lease = _make_with_new_id(request, caller, digest, deps, cache_id)
-    if _ends_at_once(lease.id, deps):
+    if ends_at_once(lease.id, deps):
         raise draining(lease.id)
     start(deps, lease, "provision")
     return LeaseRecord(lease)
 
 
-def _ends_at_once(lease_id: str, deps: Deps) -> bool:
-    """Whether the deployment began to be drained while the lease was written; it is ended then."""
+def ends_at_once(lease_id: str, deps: Deps) -> bool:
+    """Whether the deployment began to be drained while the lease, or the cache, was written; it is ended then."""
     is_draining = False
     try:
         is_draining = deps.drains.load().on

@@ -7,7 +7,7 @@ write comes last of everything that can refuse; two requests for one name make o
 from decimal import Decimal
 from http import HTTPStatus
 
-from gpulease.api.accept import draining, start
+from gpulease.api.accept import draining, ends_at_once, start
 from gpulease.api.cache_use import find, found
 from gpulease.api.caller import Caller
 from gpulease.api.catalogue import Catalogue
@@ -88,6 +88,8 @@ def make(request: CacheRequest, caller: Caller, deps: Deps, catalogue: Catalogue
                 "the ledger did not answer; repeat the request: it makes one cache of this name",
                 retry_after_seconds=5,
             ) from error
+        if ends_at_once(lease.id, deps):
+            raise draining(lease.id)
         if spec.has_volume:
             start(deps, lease, "cache")
         return deps.ledger.load(lease.id), True

@@ -2,10 +2,12 @@
 
 Invariants: the switch is written before the open leases are listed, so a lease that the listing misses was written
 after the switch and ends by itself (`gpulease/draining.py`) or was not in the index yet, for which `done` waits
-SETTLE_SECONDS; caches are never touched; whatever is asked may be asked again.
+SETTLE_SECONDS; a cache is never touched, but one of which nothing was asked of a provider yet is a request that
+begins nothing; whatever is asked may be asked again.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,11 +16,13 @@ from gpulease.api.give_back import give_back
 from gpulease.api.problems import Problem
 from gpulease.api.schemas_drain import DrainCache, DrainLease, DrainThing, DrainView
 from gpulease.api.views import money
+from gpulease.domain.cache import volume_of
 from gpulease.domain.cost import rate_now
 from gpulease.domain.drain import Drain
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState
 from gpulease.domain.resource import Resource
-from gpulease.draining import DETAIL
+from gpulease.draining import DETAIL, end_while_draining
+from gpulease.errors import LeaseConflict, LeaseSuperseded
 from gpulease.ports import Deps
 
 SETTLE_SECONDS = 10.0
@@ -39,16 +43,30 @@ def put_on(deps: Deps, caller: Caller) -> DrainView:
         deps.drains.save(drain)
         deps.log.warning("drain_on", by=caller.owner)
     for lease in _open_leases(deps):
-        if lease.kind is not LeaseKind.MACHINE or lease.state is LeaseState.RELEASING:
+        if lease.kind is LeaseKind.NETWORK or lease.state is LeaseState.RELEASING:
             continue
         if deps.clock.now() - now > WORK_TIME:
             break
+        if lease.kind is LeaseKind.CACHE:
+            _end_if_not_begun(lease, deps)
+            continue
         try:
             give_back(deps.ledger.load(lease.id), deps, DETAIL)
         except Problem as problem:
             # Busy at this moment. The next request finds it still open.
             deps.log.warning("drain_left", lease_id=lease.id, reason=problem.code)
     return look(deps)
+
+
+def _end_if_not_begun(cache: Lease, deps: Deps) -> None:
+    if cache.state not in (LeaseState.REQUESTED, LeaseState.PROVISIONING):
+        return
+    record = deps.ledger.load(cache.id)
+    if volume_of(record) is not None:
+        return
+    # Changed at this moment: its volume is being asked for, or it ends already.
+    with suppress(LeaseConflict, LeaseSuperseded):
+        end_while_draining(record, deps)
 
 
 def put_off(deps: Deps, caller: Caller) -> DrainView:

@@ -8,6 +8,7 @@ from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.release import may_close_intent
 from gpulease.domain.resource import Rate, Resource, ResourceKind, ResourceState, marker_for, resource_id
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event, moved
+from gpulease.draining import end_while_draining
 from gpulease.errors import (
     CapacityRefused,
     InputInvalid,
@@ -51,6 +52,8 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("created")
     if volume is not None:
         return _search(record, volume, provider, deps)
+    if end_while_draining(record, deps):
+        return Outcome("superseded")
     if deps.clock.now() - record.lease.created_at >= GIVE_UP_AFTER:
         return give_up(record, Reason.NEVER_APPEARED, "the provider did not make a volume in time", deps)
     if not may_change(deps, provider):
