@@ -1,9 +1,9 @@
 """What becomes of a lease, or of a cache, while its deployment is being drained (`gpulease drain`).
 
 Invariant: whoever has written one, or is about to begin an attempt or to ask for a volume for it, reads the switch
-after that write. So what is accepted at the moment of the switch is ended by the request that made it, by whoever put the
-switch on and lists what is open, or by its own workflow before anything is asked of a provider. A cache's volume that
-was asked for before is its user's, and is seen to its end.
+after that write. So what is accepted at the moment of the switch is ended by the request that made it, by whoever put
+the switch on and lists what is open, or by its own workflow before anything is asked of a provider. A cache's volume
+that was asked for before is its user's, and is seen to its end.
 """
 
 from gpulease.domain.lease import LeaseState, Reason, execution_name
