@@ -134,6 +134,8 @@ class FakeApi:
     page_size: int = 100
     health: dict[str, Any] | None = None
     plan: dict[str, Any] = field(default_factory=dict)
+    when_paused: str = ""
+    """What a dry run of `POST /v1/leases` says of it."""
     """What a dry run of a pause or resume tells."""
 
     def add(self, *views: dict[str, Any]) -> str:
@@ -188,7 +190,7 @@ class FakeApi:
 
     def _post(self, request: Seen) -> tuple[int, dict[str, Any]]:
         if request.query.get("dry_run") == ["true"]:
-            return 200, {"dry_run": True, **self._offers()}
+            return 200, {"dry_run": True, "when_paused": self.when_paused, **self._offers()}
         key = request.headers.get("idempotency-key", "")
         if key not in self.keys:
             self.keys[key] = self.add(*self.created.popleft())

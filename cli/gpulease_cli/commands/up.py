@@ -154,6 +154,8 @@ def _agreed(app: App, client: Client, request: LeaseRequest) -> bool:
 
     found = _preview(client, request)
     print_offers(app, found.offers, numbered=True, most=10, stderr=True)
+    if when_paused := found.raw.get("when_paused"):
+        app.note(clean(when_paused))
     return app.confirm(f"Rent the first of these that can be had ({words.offer(found.offers[0])} is tried first)?")
 
 

@@ -2,17 +2,19 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from gpulease.domain.cache import freed, taken
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.domain.record import Change
+from gpulease.domain.resource import BillingRule, Rate, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import cancel
 from gpulease.errors import LedgerUnavailable
 
 from tests.support.api_events import ALICE, BOB, Client
-from tests.support.api_world import START, World, running_lease
+from tests.support.api_world import START, OneProvider, World, running_lease
 
 MODELS: dict[str, Any] = {"name": "models", "provider": "vultr", "region": "ewr", "size_gb": 50}
 HF = {"name": "models", "mounts": ["/root/.cache/huggingface"]}
@@ -35,6 +37,26 @@ def available(world: World, client: Client, **more: Any) -> str:
         lease = world.ledger.load(identity).lease
         world.ledger.commit(Change(identity, lease=lease.model_copy(update={"state": state, "running_at": START})))
     return identity
+
+
+def with_volume(world: World, cache: str, usd_per_hour: str) -> None:
+    """Let the cache's volume be billed."""
+    volume = Resource(
+        id=f"{cache}.volume.1",
+        lease_id=cache,
+        kind=ResourceKind.VOLUME,
+        provider="vultr",
+        account="vultr",
+        region="ewr",
+        marker=f"gpulease:d:{cache}.volume.1",
+        attempt=0,
+        state=ResourceState.HELD,
+        provider_id="b-1",
+        intended_at=START,
+        rates=(Rate(since=START, usd_per_hour=Decimal(usd_per_hour)),),
+        billing=BillingRule.PER_SECOND,
+    )
+    world.ledger.commit(Change(cache, resources=(volume,)))
 
 
 def use(world: World, cache: str, lease: str) -> None:
@@ -334,3 +356,12 @@ def test_removing_loses_no_race_against_somebody_who_takes_it(world: World, clie
     else:
         assert answer.status == 202 and row.reason is Reason.EXPIRED
     assert freed(row, START).members == ()
+
+
+def test_what_a_pause_would_cost_counts_the_cache_before_anything_is_rented(world: World, client: Client) -> None:
+    with_volume(world, available(world, client), "0.0137")
+    world.providers = OneProvider(stops=False)
+
+    told = client("POST", "/v1/leases", {"gpu": ["A100"], "cache": HF}, query="dry_run=true").json["when_paused"]
+
+    assert "running $2.411/h, paused $0.014/h" in told

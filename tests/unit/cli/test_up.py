@@ -240,6 +240,15 @@ def test_on_a_terminal_the_price_is_shown_and_the_user_asked(cli: Cli, api: Fake
     assert api.scripts == {}
 
 
+def test_on_a_terminal_what_a_pause_would_cost_is_shown_before_the_user_is_asked(cli: Cli, api: FakeApi) -> None:
+    api.when_paused = "when paused: the machine is stopped (running $2.397/h, paused $0.011/h)"
+    cli.typed = "n\n"
+
+    told, _, _ = cli.run("up", "--gpu", "A100").err.partition("Rent the first")
+
+    assert api.when_paused in told
+
+
 @pytest.mark.parametrize("typed", ["y\n", "what?\nYes\n"])
 def test_yes_rents(cli: Cli, api: FakeApi, typed: str) -> None:
     api.created.append([lease()])

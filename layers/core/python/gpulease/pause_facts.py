@@ -70,10 +70,15 @@ def _pauses(policy: LeasePolicy) -> bool:
 
 def cache_part(lease: Lease, deps: Deps) -> BilledPart | None:
     """What the lease's cache costs; None = it has none."""
-    if not lease.cache_id:
+    return part_of_cache(lease.cache_id, deps)
+
+
+def part_of_cache(cache_id: str, deps: Deps) -> BilledPart | None:
+    """What this cache costs; None = there is none."""
+    if not cache_id:
         return None
     try:
-        cache = deps.ledger.load(lease.cache_id)
+        cache = deps.ledger.load(cache_id)
     except LeaseNotFound:
         return None
     price = sum((rate_now(volume) for volume in cache.of_kind(ResourceKind.VOLUME)), Decimal(0))

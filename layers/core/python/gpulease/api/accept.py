@@ -33,7 +33,7 @@ from gpulease.errors import (
     LeaseSuperseded,
     LedgerUnavailable,
 )
-from gpulease.pause_facts import pause_notice
+from gpulease.pause_facts import part_of_cache, pause_notice
 from gpulease.ports import Deps
 
 MAX_NEW_IDS = 3
@@ -90,14 +90,15 @@ def draining(lease_id: str | None = None) -> Problem:
 def dry_run(request: LeaseRequest, caller: Caller, deps: Deps, catalogue: CatalogueReader) -> DryRun:
     """What would be tried, after all the same checks. Creates nothing."""
     spec, known = request.spec(), catalogue.loaded()
-    offers, _ = _offers(request, caller, deps, known)
+    offers, cache_id = _offers(request, caller, deps, known)
+    cache = part_of_cache(cache_id, deps)
     return DryRun(
         name=request.name,
         spec=spec,
         offers=tuple(offers[: spec.max_attempts]),
         total=len(offers),
         cheapest_price_per_hour_usd=money(min(o.price_per_hour_usd for o in offers)),
-        when_paused=pause_notice(spec.policy, offers[0], deps, has_cache=spec.cache is not None),
+        when_paused=pause_notice(spec.policy, offers[0], deps, has_cache=spec.cache is not None, cache=cache),
         catalogue=known.age(deps.clock.now()),
     )
 
