@@ -1,7 +1,9 @@
 """Pauses that go amiss: stops and starts without effect or answer, other hands, and long pauses."""
 
 import pytest
+from gpulease.domain.breaker import FAILURES_TO_OPEN, LONGEST_OPEN
 from gpulease.domain.lease import LeaseState, Reason
+from gpulease.errors import ProviderUnavailable
 from gpulease.ports import Provider
 from gpulease.steps.base import ref_of
 
@@ -54,6 +56,41 @@ def test_a_stop_that_was_lost_is_asked_for_again(world: PauseWorld) -> None:
 
     assert paused > 0 and len(world.calls("StopInstances")) == 2
     world.assert_right()
+
+
+def test_a_stop_that_was_never_sent_is_no_try_and_is_sent_when_the_circuit_closes(world: PauseWorld) -> None:
+    lease_id = world.up()
+    world.fault(action="StopInstances", cut=True, execute=False, times=FAILURES_TO_OPEN)
+    for _ in range(FAILURES_TO_OPEN):
+        with pytest.raises(ProviderUnavailable):
+            by_hand(world).stop(ref_of(world.machine(lease_id)))
+    open_for = world.stack.stack.deps.providers.shut_for_seconds("aws", "us-east-1")
+    asked, before = world.now, len(world.calls("StopInstances"))
+
+    world.pause(lease_id)
+    world.until(lease_id, S.PAUSED, within=600)
+
+    (sent,) = world.calls("StopInstances")[before:]
+    assert 0 < open_for <= sent - asked <= open_for + 15
+    progress = world.lease(lease_id).pause
+    assert progress is not None and progress.tries == 1
+    world.assert_right()
+
+
+@pytest.mark.parametrize("outage", [60.0, 150.0, 400.0, 700.0])
+def test_after_an_outage_a_stop_is_asked_for_again_as_soon_as_the_circuit_allows(
+    world: PauseWorld, outage: float
+) -> None:
+    lease_id = world.up()
+    over = world.now + outage
+    world.fault(cut=True, execute=False, until_seconds=world.stack.clock.time() + outage)
+
+    world.pause(lease_id)
+    world.until(lease_id, S.PAUSED, within=outage + 600)
+
+    asked_again = world.calls("StopInstances", since=over)[0]
+    assert asked_again - over <= LONGEST_OPEN.total_seconds() + 30
+    world.assert_right(may_log=("PauseStuck",))
 
 
 def test_a_machine_that_can_never_be_stopped_stays_running_and_its_owner_is_told(world: PauseWorld) -> None:

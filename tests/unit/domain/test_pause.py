@@ -15,6 +15,7 @@ from gpulease.domain.lease import (
 )
 from gpulease.domain.pause import (
     STOP_AGAIN_AFTER,
+    UNCLEAR_AGAIN_AFTER,
     asked_to_stop,
     is_paused_in_fact,
     is_stuck,
@@ -30,6 +31,7 @@ from gpulease.domain.pause import (
     seen_started,
     seen_stopped,
     should_ask_again,
+    unclear_stop,
     warned_of_release,
 )
 from gpulease.domain.pause_plan import BilledPart, plan_pause
@@ -138,6 +140,16 @@ def test_a_stop_is_asked_for_again_with_growing_patience_and_a_stopping_machine_
         asked_at += patience
     refused = refused_to_stop(progress, asked_at, "busy", timedelta(seconds=15))
     assert (refused.last_error, refused.tries) == ("busy", progress.tries)
+
+
+def test_a_stop_without_an_answer_says_nothing_of_its_effect_and_is_asked_for_again_soon() -> None:
+    progress = PauseProgress(mode=PauseMode.STOP, reason=Reason.USER, requested_at=NOW)
+    for _ in range(4):
+        progress = unclear_stop(progress, NOW, "no answer")
+        assert (progress.tries, progress.last_error) == (0, "no answer")
+        assert not should_ask_again(progress, NOW + UNCLEAR_AGAIN_AFTER - timedelta(seconds=1), stopping=False)
+        assert should_ask_again(progress, NOW + UNCLEAR_AGAIN_AFTER, stopping=False)
+        assert not should_ask_again(progress, NOW + UNCLEAR_AGAIN_AFTER, stopping=True), "it was carried out"
 
 
 def test_people_are_told_once_after_ten_minutes() -> None:

@@ -25,6 +25,8 @@ FLUSH_TIME = timedelta(seconds=90)
 """For the agent to save and unmount the cache; it hears of it with its next report, which comes within a minute."""
 STOP_AGAIN_AFTER = (timedelta(seconds=120), timedelta(seconds=240), timedelta(seconds=480))
 """After a stop that was accepted and has no effect. An orderly shutdown takes minutes, and asking hurries nothing."""
+UNCLEAR_AGAIN_AFTER = timedelta(seconds=20)
+"""After a stop without an answer, where the machine is not seen stopping: to ask twice is harmless."""
 STUCK_AFTER = timedelta(minutes=10)
 RELEASE_WARNING = timedelta(hours=24)
 RELEASE_NOTICE = "paused for long"
@@ -106,20 +108,26 @@ def without_address(record: LeaseRecord) -> tuple[Resource, ...]:
     return tuple(r.model_copy(update={"address": ""}) for r in held)
 
 
-def asked_to_stop(progress: PauseProgress, now: datetime, *, error: str = "") -> PauseProgress:
-    """One stop call more, that was or may have been carried out."""
+def asked_to_stop(progress: PauseProgress, now: datetime) -> PauseProgress:
+    """One stop call more, that was accepted."""
     patience = STOP_AGAIN_AFTER[min(progress.tries, len(STOP_AGAIN_AFTER) - 1)]
     update = {
         "tries": progress.tries + 1,
         "last_asked_at": now,
         "next_try_at": now + patience,
-        "last_error": error[:300],
+        "last_error": "",
     }
     return progress.model_copy(update=update)
 
 
+def unclear_stop(progress: PauseProgress, now: datetime, error: str) -> PauseProgress:
+    """One stop call without an answer: it may have been carried out, or never have arrived."""
+    update = {"last_asked_at": now, "next_try_at": now + UNCLEAR_AGAIN_AFTER, "last_error": error[:300]}
+    return progress.model_copy(update=update)
+
+
 def refused_to_stop(progress: PauseProgress, now: datetime, error: str, again_after: timedelta) -> PauseProgress:
-    """One stop call that was refused for now."""
+    """One stop call that was refused for now, or not sent at all."""
     return progress.model_copy(update={"last_error": error[:300], "next_try_at": now + again_after})
 
 

@@ -13,6 +13,7 @@ from gpulease.domain.pause import (
     refused_to_stop,
     should_ask_again,
     switched_to_keep_cache,
+    unclear_stop,
 )
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource
@@ -82,7 +83,7 @@ def _stop(record: LeaseRecord, progress: PauseProgress, machine: Resource, deps:
         return _refused(record, progress, machine, provider, error, deps)
     except ProviderError as error:
         # It may have been carried out: what is seen decides.
-        _note(record, asked_to_stop(progress, deps.clock.now(), error=str(error)), deps)
+        _note(record, unclear_stop(progress, deps.clock.now(), str(error)), deps)
         return Outcome("stopping", 2)
     _note(record, asked_to_stop(progress, deps.clock.now()), deps)
     return Outcome("stopping", 5)
