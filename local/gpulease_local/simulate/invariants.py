@@ -76,6 +76,8 @@ class Watch:
         """Changing calls of a lease that the provider itself refused."""
         self.unclean: Callable[[str], bool] = lambda lease: False
         """Whether a lease lives with a clock that jumped, so that windows in seconds prove nothing about it."""
+        self.released_at: dict[str, float] = {}
+        """When each lease became released, whatever the clock of the functions showed."""
         self._users: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, Resource] = {}
         self._held: dict[str, str] = {}
@@ -190,7 +192,10 @@ class Watch:
             self.on_running(change.lease_id)
         if change.lease is not None:
             self._pause_written(change.lease, now)
-        if change.lease is not None and change.lease.state is LeaseState.RELEASED:
+        if change.lease is not None and change.lease.state is not LeaseState.RELEASED:
+            self.released_at.pop(change.lease_id, None)
+        elif change.lease is not None:
+            self.released_at.setdefault(change.lease_id, now)
             for entry in self._by_lease.get(change.lease_id, ()):
                 if entry.destroyed_from > now:
                     self._released_while_billed(change.lease_id, f"lease closed, {entry.kind} {entry.id} is billed")

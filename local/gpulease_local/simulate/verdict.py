@@ -59,8 +59,7 @@ class Verdict:
                 story.ended_for.add(self.clouds.named(machine.provider).ended_for(machine.id))
             story.misfortunes = happened.get(self.names[record.lease.id], set())
             story.misfortunes_at = times.get(self.names[record.lease.id], [])
-            released = record.lease.released_at or self.now
-            story.disturbed = self.climate.disturbed(story.asked_at, released.timestamp())
+            story.disturbed = self.climate.disturbed(story.asked_at, self._ended(record))
             story.refusals = self.watch.refusals.get(record.lease.id, 0)
 
     def _story(self, record: LeaseRecord) -> Story:
@@ -68,10 +67,14 @@ class Verdict:
         known = self.stories.get(self.names.get(record.lease.id, ""))
         if known is not None:
             return known
-        created, released = record.lease.created_at, record.lease.released_at or self.now
+        created = record.lease.created_at
         since = min([created, *(r.billed_from for r in record.resources if r.billed_from is not None)])
-        disturbed = self.climate.disturbed(since.timestamp(), released.timestamp())
+        disturbed = self.climate.disturbed(since.timestamp(), self._ended(record))
         return Story(asked_at=since.timestamp(), disturbed=disturbed)
+
+    def _ended(self, record: LeaseRecord) -> float:
+        """When it was written as released, by the provider's clock: the ledger's may have been set back just then."""
+        return self.watch.released_at.get(record.lease.id, self.now.timestamp())
 
     def fill(self, report: Report) -> Report:
         """Write everything that was judged into the report."""
