@@ -1,10 +1,17 @@
 """Changing a living lease over HTTP: its policy, and that it is in use."""
 
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
 import pytest
+from gpulease.domain.agent import AgentRecord
+from gpulease.domain.lease import LeaseState
 from gpulease.domain.policy import Then
+from gpulease.domain.record import Change
 
 from tests.support.api_events import BOB, Client
-from tests.support.api_world import World, running_lease
+from tests.support.api_world import START, OneProvider, World, running_lease
 
 
 @pytest.fixture
@@ -15,6 +22,17 @@ def world() -> World:
 @pytest.fixture
 def client(world: World) -> Client:
     return world.client()
+
+
+def quiet_since(world: World, lease_id: str, minutes: int) -> None:
+    """Its machine is ready, has an agent, and nothing has used it for so long."""
+    now = world.clock.now()
+    since = now - timedelta(minutes=minutes)
+    world.policy = replace(world.policy, agent_url="https://api")
+    lease = world.ledger.load(lease_id).lease
+    world.ledger.commit(Change(lease_id, lease=lease.model_copy(update={"ready_at": since})))
+    told = {"first_report_at": since, "last_report_at": now, "quiet_reports": minutes}
+    world.agents.save(AgentRecord(lease_id=lease_id, attempt=1, token_sha256="0" * 64, **told))
 
 
 def test_a_policy_is_changed_in_parts_and_the_rest_stays(world: World, client: Client) -> None:
@@ -39,10 +57,11 @@ def test_windows_are_replaced_whole_and_limits_taken_off_with_null(world: World,
     lease_id = running_lease(world, client)
     window = {"keep": "off", "start": "0 22 * * *", "end": "0 8 * * *", "timezone": "Europe/Berlin"}
 
-    client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"windows": [window], "max_duration_seconds": 3600}})
+    set_ = client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"windows": [window], "max_duration_seconds": 36000}})
     client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"windows": [], "max_duration_seconds": None}})
 
     rules = world.ledger.load(lease_id).lease.rules
+    assert (len(set_.json["policy"]["windows"]), set_.json["policy"]["max_duration_seconds"]) == (1, 36000)
     assert rules.windows == () and rules.max_duration_seconds is None
 
 
@@ -73,6 +92,61 @@ def test_a_policy_that_makes_no_sense_is_refused_by_its_field(
     error = answer.json["errors"][0]
     assert error["field"] == field and word in error["message"]
     assert world.ledger.load(lease_id).lease == before
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "told"),
+    [
+        ({"budget_usd": "4"}, "policy.budget_usd", "it has cost $4.794 so far"),
+        ({"max_duration_seconds": 3600}, "policy.max_duration_seconds", "its maximum duration is over"),
+    ],
+)
+def test_a_limit_that_is_over_when_it_is_set_gives_nothing_back_and_is_refused(
+    world: World, client: Client, policy: dict[str, Any], field: str, told: str
+) -> None:
+    lease_id = running_lease(world, client)
+
+    answer = client("PATCH", f"/v1/leases/{lease_id}", {"policy": policy})
+
+    assert (answer.status, answer.json["code"]) == (409, "would_end_at_once")
+    (error,) = answer.json["errors"]
+    assert error["field"] == field and told in error["message"] and "gpulease down" in error["message"]
+    assert world.ledger.load(lease_id).lease.rules.budget_usd is None
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_less_idle_time_than_has_passed_is_refused_only_where_a_pause_would_keep_nothing(
+    world: World, client: Client, stops: bool
+) -> None:
+    lease_id = running_lease(world, client)
+    world.providers = OneProvider(stops=stops)
+    quiet_since(world, lease_id, minutes=20)
+
+    answer = client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"idle": {"after_seconds": 600}}})
+
+    assert answer.status == (200 if stops else 409)
+    if not stops:
+        assert answer.json["errors"][0]["field"] == "policy.idle.after_seconds"
+
+
+def test_a_paused_lease_is_not_given_back_by_a_limit_that_is_over_when_it_is_set(world: World, client: Client) -> None:
+    lease_id = running_lease(world, client)
+    for state in (LeaseState.PAUSING, LeaseState.PAUSED):
+        lease = world.ledger.load(lease_id).lease.model_copy(update={"state": state, "paused_at": START})
+        world.ledger.commit(Change(lease_id, lease=lease))
+
+    answer = client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"paused": {"release_after_seconds": 60}}})
+
+    assert (answer.status, answer.json["errors"][0]["field"]) == (409, "policy.paused.release_after_seconds")
+
+
+def test_what_is_due_anyway_does_not_hold_up_another_change(world: World, client: Client) -> None:
+    lease_id = running_lease(world, client)
+    lease = world.ledger.load(lease_id).lease
+    rules = lease.rules.model_copy(update={"max_duration_seconds": 60})
+    world.ledger.commit(Change(lease_id, lease=lease.model_copy(update={"policy": rules})))
+
+    assert client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"on_no_capacity": "replace"}}).status == 200
 
 
 @pytest.mark.parametrize(
@@ -133,3 +207,18 @@ def test_a_policy_in_a_request_is_checked_before_anything_is_made(world: World, 
     assert answer.status == 422
     assert answer.json["errors"][0]["field"] == "policy.idle.after_seconds"
     assert client.get("/v1/leases").json["leases"] == []
+
+
+@pytest.mark.parametrize(("stops", "word"), [(True, "paused (idle)"), (False, "released (idle)")])
+def test_what_comes_next_is_not_called_a_pause_where_that_would_keep_nothing(
+    world: World, client: Client, stops: bool, word: str
+) -> None:
+    lease_id = running_lease(world, client)
+    world.providers = OneProvider(stops=stops)
+    quiet_since(world, lease_id, minutes=20)
+
+    shown = client.get(f"/v1/leases/{lease_id}").json["next"]
+    listed = client.get("/v1/leases").json["leases"][0]["next"]
+
+    assert shown == listed and shown["text"].startswith(word)
+    assert ("keep nothing" in shown["text"]) is not stops

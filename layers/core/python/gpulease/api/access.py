@@ -11,6 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from gpulease.api.agents import agent_of
 from gpulease.api.caller import Caller, caller_of
+from gpulease.api.ending import keeps_something
 from gpulease.api.problems import not_found
 from gpulease.api.schemas import LeaseView
 from gpulease.api.shared_networks import shared_networks
@@ -50,4 +51,5 @@ class Access:
         deps, now = self._deps, self._deps.clock.now()
         shared = shared_networks(record, deps.ledger)
         cache = cache_part(record.lease, deps) if record.lease.pause is not None else None
-        return lease_view(record, now, deps.policy.ssh_port, shared, agent_of(record.lease, deps), cache)
+        agent, keeps = agent_of(record.lease, deps), keeps_something(record, deps)
+        return lease_view(record, now, deps.policy.ssh_port, shared, agent, cache, keeps_something=keeps)

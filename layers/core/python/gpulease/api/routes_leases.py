@@ -11,11 +11,12 @@ from gpulease.api.accept import accept, dry_run
 from gpulease.api.access import Access, LeaseId
 from gpulease.api.agents import agent_of
 from gpulease.api.catalogue import CatalogueReader
+from gpulease.api.ending import keeps_something
 from gpulease.api.give_back import give_back
 from gpulease.api.openapi import answers
 from gpulease.api.problems import FieldError, Problem, invalid
 from gpulease.api.query import only, separated
-from gpulease.api.schemas import DryRun, EventPage, LeasePage, LeaseRequest, LeaseView
+from gpulease.api.schemas import DryRun, EventPage, LeasePage, LeaseRequest, LeaseSummary, LeaseView
 from gpulease.api.views import event_view, lease_summary
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState
 from gpulease.domain.record import LeaseRecord
@@ -87,15 +88,15 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
         # The index may lag behind; a row that is not the caller's is never shown whatever it says.
         shown = [each for each in page.items if who.may_see(each.owner) and each.kind is LeaseKind.MACHINE]
         now = deps.clock.now()
-        return LeasePage(
-            leases=tuple(
-                lease_summary(LeaseRecord(lease), now, with_cost=False)
-                if lease.state is LeaseState.RELEASED
-                else lease_summary(deps.ledger.load(lease.id), now, with_cost=True, agent=agent_of(lease, deps))
-                for lease in shown
-            ),
-            cursor=page.cursor,
-        )
+
+        def summary(lease: Lease) -> LeaseSummary:
+            if lease.state is LeaseState.RELEASED:
+                return lease_summary(LeaseRecord(lease), now, with_cost=False)
+            record, agent = deps.ledger.load(lease.id), agent_of(lease, deps)
+            keeps = keeps_something(record, deps)
+            return lease_summary(record, now, with_cost=True, agent=agent, keeps_something=keeps)
+
+        return LeasePage(leases=tuple(summary(lease) for lease in shown), cursor=page.cursor)
 
     @router.get(
         "/v1/leases/<lease_id>",
@@ -111,18 +112,31 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
     @router.delete(
         "/v1/leases/<lease_id>",
         summary="Give a machine back",
-        description="Safe to repeat. Everything is shown as billed until its absence is proven.",
+        description=(
+            "Safe to repeat. Everything is shown as billed until its absence is proven. A running machine whose cache "
+            "is in use is first given the time in which its agent saves and unmounts it: `cache_saving` says until "
+            "when at most."
+        ),
         tags=["leases"],
         operation_id="releaseLease",
         status_code=202,
-        middlewares=[only()],
+        middlewares=[only("now")],
         responses=answers({202: ("Being given back, or given back already", LeaseView)}, 404, 503),
     )
-    def release_lease(lease_id: LeaseId) -> LeaseView:
+    def release_lease(
+        lease_id: LeaseId,
+        now: Annotated[
+            bool,
+            Query(
+                description="Do not wait for the cache to be saved. Also later, while that is waited for. "
+                "What was written to it since it was last saved is lost where only an object store has it"
+            ),
+        ] = False,
+    ) -> LeaseView:
         record = owned(lease_id)
         who = caller().owner
         detail = "" if who == record.lease.owner else f"by {who}"
-        return view(give_back(record, deps, detail))
+        return view(give_back(record, deps, detail, at_once=now))
 
     @router.get(
         "/v1/leases/<lease_id>/events",

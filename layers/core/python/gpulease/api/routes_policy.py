@@ -10,6 +10,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import ValidationError
 
 from gpulease.api.access import Access, LeaseId
+from gpulease.api.agents import agent_of
+from gpulease.api.ending import refuse_if_it_ends_now
 from gpulease.api.openapi import answers
 from gpulease.api.problems import Problem, field_errors, invalid, unavailable
 from gpulease.api.query import only
@@ -57,7 +59,10 @@ def policy_router(deps: Deps) -> Router:
     @router.patch(
         "/v1/leases/<lease_id>",
         summary="Change the policy of a lease while it lives",
-        description="What is not named stays as it is; lists are replaced whole. Acted on within a minute.",
+        description=(
+            "What is not named stays as it is; lists are replaced whole. Acted on within a minute. Refused where the "
+            "lease would be given back at once (`would_end_at_once`)."
+        ),
         tags=["leases"],
         operation_id="changeLease",
         middlewares=[only()],
@@ -70,7 +75,9 @@ def policy_router(deps: Deps) -> Router:
             except ValidationError as error:
                 found = field_errors([{**e, "loc": ("body", "policy", *e["loc"])} for e in error.errors()], KNOWN)
                 raise invalid(found) from None
-            return change_policy(record, policy, deps.clock.now(), caller().owner)
+            change = change_policy(record, policy, deps.clock.now(), caller().owner)
+            refuse_if_it_ends_now(record, change, agent_of(record.lease, deps), deps)
+            return change
 
         return apply(lease_id, decide)
 

@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from gpulease.api.schemas import (
     AgentView,
     AttemptView,
+    CacheSavingView,
     EventView,
     LeaseSummary,
     LeaseView,
@@ -18,6 +19,7 @@ from gpulease.api.schemas import (
 from gpulease.domain.agent import AgentRecord, is_silent
 from gpulease.domain.cost import cost_of, is_billed, lease_cost, price_per_hour, rate_now
 from gpulease.domain.event import Event
+from gpulease.domain.flush import open_flush
 from gpulease.domain.idle import idle_since
 from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.next_step import what_next
@@ -47,8 +49,10 @@ def lease_view(
     shared: Sequence[SharedNetwork] = (),
     agent: AgentRecord | None = None,
     cache: BilledPart | None = None,
+    *,
+    keeps_something: bool = True,
 ) -> LeaseView:
-    """`cache`: what the lease's cache costs, where it is paused."""
+    """`cache`: what the lease's cache costs, where it is paused. `keeps_something`: whether a pause would."""
     lease = record.lease
     address = address_of(record)
     return LeaseView(
@@ -68,6 +72,7 @@ def lease_view(
         keep_until=lease.keep_until,
         agent=_agent_view(lease, agent, now) if agent is not None else None,
         pause=_pause_view(record, cache),
+        cache_saving=_cache_saving_view(lease),
         start_script_bytes=lease.start_script_bytes,
         start_script_sha256=lease.start_script_sha256,
         offer=_offer_of(lease),
@@ -94,7 +99,7 @@ def lease_view(
         waiting_for=lease.waiting_for,
         notices=lease.notices,
         warnings=lease.warnings,
-        next=_next(record, now, agent),
+        next=_next(record, now, agent, keeps_something),
     )
 
 
@@ -121,6 +126,13 @@ def _pause_view(record: LeaseRecord, cache: BilledPart | None) -> PauseView | No
     )
 
 
+def _cache_saving_view(lease: Lease) -> CacheSavingView | None:
+    flush = open_flush(lease)
+    if flush is None:
+        return None
+    return CacheSavingView(requested_at=flush.requested_at, deadline=flush.deadline, at_most_until=flush.latest)
+
+
 def _agent_view(lease: Lease, agent: AgentRecord, now: datetime) -> AgentView | None:
     if agent.first_report_at is None:
         return None
@@ -137,7 +149,12 @@ def _agent_view(lease: Lease, agent: AgentRecord, now: datetime) -> AgentView | 
 
 
 def lease_summary(
-    record: LeaseRecord, now: datetime, *, with_cost: bool, agent: AgentRecord | None = None
+    record: LeaseRecord,
+    now: datetime,
+    *,
+    with_cost: bool,
+    agent: AgentRecord | None = None,
+    keeps_something: bool = True,
 ) -> LeaseSummary:
     """`with_cost` is False where the record was read without its resources."""
     lease = record.lease
@@ -155,7 +172,7 @@ def lease_summary(
         price_per_hour_usd=money(price_per_hour(record, now)),
         cost_so_far_usd=money(lease_cost(record, now)) if with_cost else None,
         waiting_for=lease.waiting_for,
-        next=_next(record, now, agent),
+        next=_next(record, now, agent, keeps_something),
     )
 
 
@@ -179,8 +196,8 @@ def _ssh(address: str, port: int) -> str:
     return f"ssh {SSH_USER}@{address}" if port == 22 else f"ssh -p {port} {SSH_USER}@{address}"
 
 
-def _next(record: LeaseRecord, now: datetime, agent: AgentRecord | None) -> NextView:
-    step = what_next(record, now, agent)
+def _next(record: LeaseRecord, now: datetime, agent: AgentRecord | None, keeps_something: bool) -> NextView:
+    step = what_next(record, now, agent, keeps_something=keeps_something)
     return NextView(text=step.text, at=step.at)
 
 
