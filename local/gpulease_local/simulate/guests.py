@@ -27,8 +27,12 @@ SAY_AGAIN_SECONDS = 20.0
 """After a report that did not get through; the real agent waits longer each time."""
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"
 
-Send = Callable[[str, Mapping[str, Any]], dict[str, Any] | None]
-"""A token and a report's body to the answer; None = it did not get through or was refused."""
+DEAD_SECONDS = 3600.0
+"""After a report whose token opens nothing, as the real agent does."""
+REFUSED = 401
+
+Send = Callable[[str, Mapping[str, Any]], tuple[int, dict[str, Any]]]
+"""A token and a report's body to the status and the answer."""
 
 
 @dataclass
@@ -129,11 +133,11 @@ class GuestAgents:
         if guest.flushing_until is not None and now >= guest.flushing_until:
             guest.flushed = True
         self.reports += 1
-        raw = self._send(guest.token, self._body(guest, now))
+        status, raw = self._send(guest.token, self._body(guest, now))
         if guest.turn != turn:
             return  # what the answer began has ended this machine
-        if raw is None:
-            self._plan(guest, SAY_AGAIN_SECONDS)
+        if status != 200:
+            self._plan(guest, DEAD_SECONDS if status == REFUSED else SAY_AGAIN_SECONDS)
             return
         answer = AgentAnswer.model_validate(raw)
         pause = float(answer.interval_seconds)

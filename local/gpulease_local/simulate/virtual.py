@@ -155,7 +155,7 @@ class VirtualStack:
                 seed=self.seed,
                 now=lambda: self.clock.time(),
                 later=lambda seconds, act: void(self.engine.call_at(self.clock.time() + seconds, act)),
-                send=self.report,
+                send=self.answer_of_report,
                 workload_of=self._workload_of_lease,
                 start=self.start,
             )
@@ -310,6 +310,11 @@ class VirtualStack:
 
     def report(self, token: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """One report of an agent; its answer, None = it was refused or did not get through."""
+        status, answer = self.answer_of_report(token, body)
+        return answer if status == 200 else None
+
+    def answer_of_report(self, token: str, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """One report of an agent; the status and the answer to it."""
         event: dict[str, Any] = {
             "version": "2.0",
             "routeKey": f"POST {HEARTBEAT_PATH}",
@@ -321,7 +326,7 @@ class VirtualStack:
             "body": json.dumps(body),
         }
         answer, _ = self._timed(lambda: self.stack.functions.call("AgentReportFunction", event))
-        return json.loads(answer["body"]) if answer["statusCode"] == 200 else None
+        return int(answer["statusCode"]), json.loads(answer["body"])
 
     def up(self, owner: str = OWNER, idempotency_key: str = "", **request: Any) -> str:
         """Ask for a lease; its id."""

@@ -62,7 +62,8 @@ class AgentRecord(Model):
     kept_attempt: int = 0
     """Whose stopped machine is kept while new ones are tried; 0 = none is."""
     kept_token_sha256: str = ""
-    """Of that machine's token. It opens nothing until the machine is started again."""
+    """Of that machine's token. It proves nothing for the new ones; when none of them came to anything, or the machine
+    is started again, it is the row's own again."""
 
 
 def for_new_machine(known: AgentRecord | None, fresh: AgentRecord, kept_attempt: int) -> AgentRecord:

@@ -171,5 +171,13 @@ def bearer(headers: Mapping[str, str]) -> str:
 
 def opens(token: str, agent: AgentRecord | None) -> bool:
     """Whether the token is the one of this row. Takes as long whether there is a row or not."""
-    stored = agent.token_sha256 if agent is not None and agent.token_sha256 else "0" * 64
-    return hmac.compare_digest(token_digest(token).encode(), stored.encode())
+    return _is(token, agent.token_sha256 if agent is not None else "")
+
+
+def opens_kept(token: str, agent: AgentRecord | None) -> bool:
+    """Whether it is the one of a machine that is kept while new ones are tried."""
+    return _is(token, agent.kept_token_sha256 if agent is not None else "")
+
+
+def _is(token: str, stored: str) -> bool:
+    return hmac.compare_digest(token_digest(token).encode(), (stored or "0" * 64).encode())

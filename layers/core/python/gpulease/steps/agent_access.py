@@ -8,12 +8,13 @@ nobody knows. Cut off before the hash is stored, nothing was sent, and the inten
 from typing import Any
 
 from gpulease.agent_program import machine_data
-from gpulease.domain.agent import AgentRecord, for_new_machine
+from gpulease.domain.agent import AgentRecord, for_new_machine, for_start
 from gpulease.domain.agent_config import AgentConfig, agent_config
 from gpulease.domain.agent_protocol import new_token, token_digest
 from gpulease.domain.cache_for_agent import cache_for_agent
-from gpulease.domain.lease import Attempt
+from gpulease.domain.lease import Attempt, LeaseState
 from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import ResourceKind, ResourceState
 from gpulease.domain.resume import kept_before
 from gpulease.domain.spec import PrivateNetwork
 from gpulease.errors import LeaseConflict
@@ -67,6 +68,19 @@ def let_in(record: LeaseRecord, attempt: Attempt, config: AgentConfig, deps: Dep
 def _kept_attempt(record: LeaseRecord) -> int:
     kept = kept_before(record) if record.lease.resume is not None else None
     return kept.attempt if kept is not None else 0
+
+
+def kept_agent(known: AgentRecord, deps: Deps) -> tuple[AgentRecord, bool] | None:
+    """The row as that of the kept machine's agent, and whether that machine is the lease's own again: new ones were
+    tried in vain. Until then it stands by, and so it does while a start of it is asked for, which restores its row
+    itself. None = it was given back. Raises LeaseNotFound."""
+    record = deps.ledger.load(known.lease_id)
+    held = (m for m in record.of_kind(ResourceKind.INSTANCE, known.kept_attempt) if m.state is ResourceState.HELD)
+    if next(held, None) is None:
+        return None
+    attempt = record.lease.attempt
+    its_own = attempt is not None and attempt.number == known.kept_attempt
+    return for_start(known, known.kept_attempt), its_own and record.lease.state is not LeaseState.RESUMING
 
 
 def shut_out(lease_id: str, deps: Deps) -> None:

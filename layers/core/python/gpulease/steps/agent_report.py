@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,12 +26,14 @@ from gpulease.domain.agent_protocol import (
     MAX_REPORT_BYTES,
     PREPARING_SECONDS,
     PROGRAM_PATH,
+    AgentAnswer,
     AgentReport,
     answer_to,
     bearer,
     lease_of_token,
     noted,
     opens,
+    opens_kept,
 )
 from gpulease.domain.idle import Action
 from gpulease.domain.lease import IN_PROVISION, Attempt, LeaseState, ResumeMode
@@ -39,6 +42,7 @@ from gpulease.domain.record import LeaseRecord
 from gpulease.errors import LeaseConflict, LeaseNotFound, LeaseSuperseded, LedgerUnavailable
 from gpulease.ports import Deps
 from gpulease.steps import mark_running
+from gpulease.steps.agent_access import kept_agent
 from gpulease.steps.agent_keys import Mint, NoKeys, keys_for
 from gpulease.steps.base import StepCommand, fail_attempt
 from gpulease.steps.limits import act_on_report
@@ -53,6 +57,15 @@ class _Refused(Exception):
     def __init__(self, status: int, code: str, detail: str, **headers: str) -> None:
         super().__init__(code)
         self.status, self.code, self.detail, self.headers = status, code, detail, headers
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Who asks. One that stands by is a stopped machine, kept while new ones are tried, that somebody has started: its
+    reports are answered, so that it goes on asking, and say nothing of the lease."""
+
+    agent: AgentRecord
+    stands_by: bool = False
 
 
 def run(event: Mapping[str, Any], deps: Deps, mint: Mint) -> Answer:
@@ -74,44 +87,55 @@ def run(event: Mapping[str, Any], deps: Deps, mint: Mint) -> Answer:
 
 def _routed(event: Mapping[str, Any], deps: Deps, mint: Mint) -> Answer:
     method = str(event["requestContext"]["http"]["method"])
-    routes: dict[tuple[str, str], Callable[[AgentRecord], Answer]] = {
-        ("POST", HEARTBEAT_PATH): lambda agent: _heartbeat(event, agent, deps),
-        ("GET", KEYS_PATH): lambda agent: _keys(agent, deps, mint),
-        ("GET", PROGRAM_PATH): lambda agent: _program(),
+    routes: dict[tuple[str, str], Callable[[_Caller], Answer]] = {
+        ("POST", HEARTBEAT_PATH): lambda caller: _heartbeat(event, caller, deps),
+        ("GET", KEYS_PATH): lambda caller: _keys(caller, deps, mint),
+        ("GET", PROGRAM_PATH): lambda caller: _program(),
     }
     # Who has no token learns nothing, not even which routes there are.
-    agent = _let_in(event, deps)
+    caller = _let_in(event, deps)
     route = routes.get((method, str(event.get("rawPath", ""))))
     if route is None:
         raise _Refused(404, "no_such_route", "agents know other routes")
-    return route(agent)
+    return route(caller)
 
 
-def _let_in(event: Mapping[str, Any], deps: Deps) -> AgentRecord:
+def _let_in(event: Mapping[str, Any], deps: Deps) -> _Caller:
     token = bearer(event.get("headers") or {})
     lease_id = lease_of_token(token)
     agent = deps.agents.load(lease_id) if lease_id is not None else None
-    if not opens(token, agent) or agent is None:
+    # Both are compared, whichever it is: the time that an answer takes tells nothing.
+    own, kept = opens(token, agent), opens_kept(token, agent)
+    if agent is not None and own:
+        return _Caller(agent)
+    caller = _kept(agent, deps) if agent is not None and kept else None
+    if caller is None:
         raise _Refused(401, "not_authenticated", "the token opens nothing", **{"WWW-Authenticate": "Bearer"})
-    return agent
+    return caller
+
+
+def _kept(known: AgentRecord, deps: Deps) -> _Caller | None:
+    try:
+        found = kept_agent(known, deps)
+    except LeaseNotFound:
+        return None
+    return _Caller(found[0], stands_by=not found[1]) if found is not None else None
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
 
 
-def _heartbeat(event: Mapping[str, Any], agent: AgentRecord, deps: Deps) -> Answer:
+def _heartbeat(event: Mapping[str, Any], caller: _Caller, deps: Deps) -> Answer:
     report = _report_in(event)
-    token = bearer(event.get("headers") or {})
     for _ in range(TRIES):
-        before = agent
+        if caller.stands_by:
+            return _answer(200, AgentAnswer().model_dump_json())
+        before = caller.agent
         try:
-            agent = deps.agents.save(noted(agent, report, deps.clock.now()))
+            agent = deps.agents.save(noted(before, report, deps.clock.now()))
         except LeaseConflict:
             # The API asked for a flush at this moment, or the report came twice.
-            known = deps.agents.load(agent.lease_id)
-            if known is None or not opens(token, known):
-                raise _Refused(401, "not_authenticated", "the token opens nothing") from None
-            agent = known
+            caller = _let_in(event, deps)
             continue
         attempt = _follow(before, agent, deps)
         volume = attempt.volume if attempt is not None else None
@@ -122,7 +146,7 @@ def _heartbeat(event: Mapping[str, Any], agent: AgentRecord, deps: Deps) -> Answ
             interval_seconds=_next_report(agent, deps),
         )
         return _answer(200, answer.model_dump_json())
-    raise LeaseConflict(f"the agent's row of {agent.lease_id}: {TRIES} writes in a row lost against others")
+    raise LeaseConflict(f"the agent's row of {caller.agent.lease_id}: {TRIES} writes in a row lost against others")
 
 
 def _next_report(agent: AgentRecord, deps: Deps) -> int:
@@ -199,7 +223,8 @@ def _report_in(event: Mapping[str, Any]) -> AgentReport:
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _keys(agent: AgentRecord, deps: Deps, mint: Mint) -> Answer:
+def _keys(caller: _Caller, deps: Deps, mint: Mint) -> Answer:
+    agent = caller.agent
     try:
         record = deps.ledger.load(agent.lease_id)
     except LeaseNotFound:
