@@ -18,6 +18,7 @@ from gpulease.domain.resume import START_PATIENCE, kept_machine, request_resume
 from gpulease.errors import LeaseConflict, LeaseSuperseded
 from gpulease.pause_facts import mode_of, offer_of, plan_of
 from gpulease.ports import Deps
+from gpulease.saving import flush_before_end
 
 MAX_TRIES = 5
 NOTHING_TO_KEEP = "nothing_to_keep"
@@ -45,7 +46,7 @@ def pause(record: LeaseRecord, deps: Deps, detail: str) -> LeaseRecord:
             mode=mode,
             reason=Reason.USER,
             detail=detail,
-            flush=bool(record.lease.cache_id),
+            flush=flush_before_end(record, deps, deps.clock.now()),
         )
         if (done := _decided(change, deps)) is not None:
             return done

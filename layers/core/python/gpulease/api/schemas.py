@@ -194,6 +194,14 @@ class PauseView(View):
     resume_failed: str | None = Field(description="Reason of the last resume that came to nothing")
 
 
+class CacheSavingView(View):
+    """The agent saves and unmounts the cache before its machine goes, which is billed meanwhile."""
+
+    requested_at: datetime
+    deadline: datetime = Field(description="Moved on while the agent says that it still saves")
+    at_most_until: datetime = Field(description="When the machine goes in any case")
+
+
 class LeaseView(View):
     """One lease with everything that is known of it, except its start script."""
 
@@ -213,6 +221,9 @@ class LeaseView(View):
     keep_until: datetime | None
     agent: AgentView | None = Field(description="Null while no agent has reported, and without one")
     pause: PauseView | None = Field(default=None, description="While pausing, paused or resuming")
+    cache_saving: CacheSavingView | None = Field(
+        default=None, description="While a pause or a release waits for the cache to be saved"
+    )
     start_script_bytes: int
     start_script_sha256: str
     offer: Offer | None = Field(description="The current attempt's offer, or the last one's")

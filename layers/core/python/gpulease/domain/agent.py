@@ -56,6 +56,10 @@ class AgentRecord(Model):
     start_script_exit: int | None = None
     flush_wanted_at: Instant | None = None
     """Since when the agent is asked to save and unmount the cache, told in the answer to its next report."""
+    flush_until: Instant | None = None
+    """How long it may take at most."""
+    saving_at: Instant | None = None
+    """When it last said that it is at it still."""
     flushed_at: Instant | None = None
     """When it said that this is done."""
     agent_version: str = ""

@@ -22,6 +22,7 @@ KEYS_PATH = "/v1/agent/cache-credentials"
 PROGRAM_PATH = "/v1/agent/program"
 MAX_REPORT_BYTES = 16 * 1024
 PREPARING_SECONDS = 10
+SAVING_SECONDS = 10
 MAX_CARDS = 16
 YEAR_SECONDS = 366 * 86400
 
@@ -55,6 +56,8 @@ class AgentReport(Model):
     problems: tuple[Line, ...] = Field(default=(), max_length=10)
     start_script: Literal["", "running", "done", "failed"] = ""
     start_script_exit: Annotated[StrictInt, Field(ge=-255, le=255)] | None = None
+    saving: StrictBool = False
+    """It is being saved and let go of, as was asked for. Older agents do not say this."""
     flushed: StrictBool = False
     """The cache is saved and let go of."""
 
@@ -65,6 +68,8 @@ class AgentAnswer(Model):
     interval_seconds: int = REPORT_EVERY_SECONDS
     flush: bool = False
     """Save the cache and let go of it now."""
+    flush_seconds: int | None = None
+    """How long that may still take at most; told with `flush`."""
     volume_attached: bool = False
     """The cache's volume is attached at the provider: it shows on the machine within two minutes, or something is
     wrong. Told only while the agent prepares."""
@@ -91,6 +96,7 @@ def noted(agent: AgentRecord, report: AgentReport, now: datetime) -> AgentRecord
     """The row after this report. A report of a machine that still prepares proves no readiness."""
     after = reported(agent, now, report.seen_seconds_ago)
     flushed = report.flushed and agent.flush_wanted_at is not None
+    saving = report.saving and agent.flush_wanted_at is not None and not flushed
     return after.model_copy(
         update={
             "first_report_at": after.first_report_at if report.ready else agent.first_report_at,
@@ -105,6 +111,7 @@ def noted(agent: AgentRecord, report: AgentReport, now: datetime) -> AgentRecord
             "problems": report.problems,
             "start_script": report.start_script,
             "start_script_exit": report.start_script_exit,
+            "saving_at": now if saving else None,
             "flushed_at": (agent.flushed_at or now) if flushed else None,
             "agent_version": report.agent_version,
         }
@@ -126,6 +133,7 @@ _KINDS = {kind: rank for rank, kind in enumerate(("ssh-ed25519", "ecdsa-sha2-nis
 
 def answer_to(
     agent: AgentRecord,
+    now: datetime,
     *,
     volume_attached: bool = False,
     start: bool = False,
@@ -135,6 +143,7 @@ def answer_to(
     return AgentAnswer(
         interval_seconds=interval_seconds if agent.first_report_at is not None else PREPARING_SECONDS,
         flush=agent.flush_wanted_at is not None,
+        flush_seconds=None if agent.flush_until is None else max(0, int((agent.flush_until - now).total_seconds())),
         volume_attached=volume_attached,
         start=start,
     )

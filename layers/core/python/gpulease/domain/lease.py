@@ -137,6 +137,23 @@ class PauseMode(StrEnum):
     """The machine is given back and the cache is kept: where a stopped machine is billed in full (law 11)."""
 
 
+class Flush(Model):
+    """The time that an agent has to save and unmount the cache before its machine is stopped or given back. See
+    `domain/flush.py`."""
+
+    attempt: int
+    """Whose machine."""
+    requested_at: Instant
+    deadline: Instant
+    """Moved on while the agent says that it still saves."""
+    latest: Instant
+    """Where it is never moved beyond."""
+    ended_at: Instant | None = None
+    """None = it is waited for, until the deadline."""
+    ended: str = ""
+    """"saved", "silent", "late" or "skipped"."""
+
+
 class PauseProgress(Model):
     """How far a pause has come, and what it was for. Stays while the lease is paused."""
 
@@ -144,8 +161,6 @@ class PauseProgress(Model):
     reason: Reason
     detail: str = ""
     requested_at: Instant
-    flush_deadline: Instant | None = None
-    """Until when the agent has time to save and unmount the cache before the machine is stopped or given back."""
     tries: int = 0
     last_asked_at: Instant | None = None
     next_try_at: Instant | None = None
@@ -268,6 +283,8 @@ class Lease(Model):
     """While pausing or paused."""
     paused_at: Instant | None = None
     """When it last became `paused`; None = it is not."""
+    flush: Flush | None = None
+    """Of the last pause or release that let the agent save the cache first."""
     resume: ResumeProgress | None = None
     """While resuming."""
     resume_after: Instant | None = None

@@ -10,7 +10,9 @@ from decimal import Decimal
 
 from gpulease.domain.cache import has_left_all
 from gpulease.domain.event import Event
+from gpulease.domain.flush import KEEPING_CACHE, STOPPING, waiting_text
 from gpulease.domain.lease import (
+    Flush,
     Lease,
     LeaseState,
     PauseMode,
@@ -21,8 +23,6 @@ from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Rate, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved, to_release
 
-FLUSH_TIME = timedelta(seconds=90)
-"""For the agent to save and unmount the cache; it hears of it with its next report, which comes within a minute."""
 STOP_AGAIN_AFTER = (timedelta(seconds=120), timedelta(seconds=240), timedelta(seconds=480))
 """After a stop that was accepted and has no effect. An orderly shutdown takes minutes, and asking hurries nothing."""
 UNCLEAR_AGAIN_AFTER = timedelta(seconds=20)
@@ -69,22 +69,20 @@ def _refusal(lease: Lease, wanted: LeaseState, otherwise: str) -> str:
 
 
 def request_pause(
-    record: LeaseRecord, *, now: datetime, mode: PauseMode, reason: Reason, detail: str = "", flush: bool = False
+    record: LeaseRecord, *, now: datetime, mode: PauseMode, reason: Reason, detail: str = "", flush: Flush | None = None
 ) -> Change:
-    """Running → pausing. `flush`: the agent gets time to save the cache first. Raises ValueError in other states."""
+    """Running → pausing. `flush`: the agent's time to save the cache first. Raises ValueError in other states."""
     if record.lease.state is not LeaseState.RUNNING:
         raise ValueError(f"lease {record.lease.id} is {record.lease.state}")
-    return pausing(record, now, mode, reason, detail, now + FLUSH_TIME if flush else None)
+    return pausing(record, now, mode, reason, detail, flush)
 
 
 def pausing(
-    record: LeaseRecord, now: datetime, mode: PauseMode, reason: Reason, detail: str, flush_deadline: datetime | None
+    record: LeaseRecord, now: datetime, mode: PauseMode, reason: Reason, detail: str, flush: Flush | None
 ) -> Change:
     lease = record.lease
-    progress = PauseProgress(
-        mode=mode, reason=reason, detail=detail[:500], requested_at=now, flush_deadline=flush_deadline
-    )
-    waiting = "its machine to stop" if mode is PauseMode.STOP else "its machine to be given back; its cache is kept"
+    progress = PauseProgress(mode=mode, reason=reason, detail=detail[:500], requested_at=now)
+    waiting = STOPPING if mode is PauseMode.STOP else KEEPING_CACHE
     changed = moved(
         lease,
         LeaseState.PAUSING,
@@ -93,7 +91,8 @@ def pausing(
         restarts=0,
         pause=progress,
         resume=None,
-        waiting_for=waiting,
+        flush=flush,
+        waiting_for=waiting if flush is None else waiting_text(flush),
         notices=without(lease.notices, RESUME_NOTICE),
         next_check_at=now + CHECK_WORKFLOW_EVERY,
     )
@@ -140,9 +139,14 @@ def should_ask_again(progress: PauseProgress, now: datetime, *, stopping: bool) 
     return progress.next_try_at is None or progress.next_try_at <= now
 
 
-def is_stuck(progress: PauseProgress, now: datetime) -> bool:
+def stopping_since(progress: PauseProgress, flush: Flush | None) -> datetime:
+    """From when the machine is to stop: the time in which its agent saves the cache is not held against it."""
+    return progress.requested_at if flush is None else flush.ended_at or flush.deadline
+
+
+def is_stuck(progress: PauseProgress, now: datetime, flush: Flush | None = None) -> bool:
     """Whether people must be told that the machine is still billed. Once."""
-    return progress.alarmed_at is None and now - progress.requested_at >= STUCK_AFTER
+    return progress.alarmed_at is None and now - stopping_since(progress, flush) >= STUCK_AFTER
 
 
 def seen_stopped(resource: Resource, now: datetime, words: str, stopped_price: Decimal) -> Resource:
@@ -174,7 +178,7 @@ def switched_to_keep_cache(record: LeaseRecord, now: datetime, why: str) -> Chan
         update={
             "pause": progress.model_copy(update={"mode": PauseMode.KEEP_CACHE, "last_error": why[:300]}),
             "updated_at": now,
-            "waiting_for": "its machine to be given back; its cache is kept",
+            "waiting_for": KEEPING_CACHE,
         }
     )
     text = f"the machine cannot be stopped ({why}); it is given back and its cache is kept"
@@ -234,6 +238,7 @@ def not_paused(record: LeaseRecord, now: datetime, why: str, address: str) -> Ch
         epoch=lease.epoch + 1,
         restarts=0,
         pause=None,
+        flush=None,
         waiting_for="",
         # Idleness counts anew, so that a pause that cannot be is not tried every minute.
         ready_at=now,
@@ -281,7 +286,9 @@ def warned_of_release(record: LeaseRecord, now: datetime) -> Change:
 
 def resting(record: LeaseRecord, now: datetime, since: datetime | None = None) -> Lease:
     at = since or now
-    lease = moved(record.lease, LeaseState.PAUSED, now, paused_at=at, resume=None, waiting_for="", restarts=0)
+    lease = moved(
+        record.lease, LeaseState.PAUSED, now, paused_at=at, resume=None, flush=None, waiting_for="", restarts=0
+    )
     # The next check knows the limits that apply, and when the one after it has to come.
     return lease.model_copy(update={"next_check_at": now + CHECK_WORKFLOW_EVERY})
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from gpulease.domain.cache import to_leave
+from gpulease.domain.flush import look_seconds, open_flush
 from gpulease.domain.lease import Attempt
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import CREATED, ReleaseProgress, Resource, ResourceKind, ResourceState
@@ -66,6 +67,10 @@ def next_to_release(record: LeaseRecord, now: datetime) -> NextRelease:
         return NextRelease(min(due, key=lambda r: (ORDER.index(r.kind), _turn(r), r.id)))
     turns = [*leaving, *(_turn(r) for r in ready)]
     soonest = min(turns, default=now + timedelta(seconds=MAX_PAUSE_SECONDS_EARLY))
+    flush = open_flush(record.lease)
+    if flush is not None:
+        # The machine's turn is written down as the end of that; it comes when its agent is heard to be ready.
+        soonest = min(soonest, now + timedelta(seconds=look_seconds(flush, now)))
     return NextRelease(None, max(1, ceil((soonest - now).total_seconds())))
 
 
@@ -175,4 +180,5 @@ def released(resource: Resource, now: datetime, note: str) -> Resource:
 
 
 def needs_alarm(progress: ReleaseProgress, now: datetime) -> bool:
-    return progress.alarmed_at is None and now - progress.requested_at >= ALARM_AFTER
+    since = progress.not_before or progress.requested_at
+    return progress.alarmed_at is None and now - since >= ALARM_AFTER

@@ -57,6 +57,8 @@ class ReleaseProgress(Model):
     first_absence_at: Instant | None = None
     last_absence_at: Instant | None = None
     next_try_at: Instant
+    not_before: Instant | None = None
+    """Of a machine whose agent has time to save the cache: when its turn comes, or came."""
     slot_at: Instant | None = None
     """Its place in the account's queue, while it waits for its turn."""
     last_error: str = ""

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from gpulease.domain.event import Event, Fact
-from gpulease.domain.lease import NEXT_STATES, Attempt, Lease, LeaseState, Reason
+from gpulease.domain.flush import GIVING_BACK, held_back, waiting_text
+from gpulease.domain.lease import NEXT_STATES, Attempt, Flush, Lease, LeaseState, Reason
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import ReleaseProgress, Resource, ResourceState
 from gpulease.domain.spec import LeaseSpec
@@ -72,8 +73,12 @@ def to_release(resource: Resource, now: datetime) -> Resource:
     )
 
 
-def cancel(record: LeaseRecord, *, now: datetime, reason: Reason, detail: str = "") -> Change:
+def cancel(
+    record: LeaseRecord, *, now: datetime, reason: Reason, detail: str = "", flush: Flush | None = None
+) -> Change:
     """End a lease in whatever state it is: raise the epoch, mark everything, leave the rest to `release`.
+
+    `flush`: the time in which its agent saves the cache; the machine's turn comes after it.
 
     Raises ValueError when the lease is releasing or released already: that decision has been taken.
     """
@@ -96,12 +101,16 @@ def cancel(record: LeaseRecord, *, now: datetime, reason: Reason, detail: str = 
         reason=reason,
         reason_detail=detail,
         release_requested_at=now,
-        waiting_for="everything to be given back",
+        flush=flush,
+        waiting_for=GIVING_BACK if flush is None else waiting_text(flush),
         next_check_at=now + CHECK_WORKFLOW_EVERY,
         restarts=0,
     )
     marked = tuple(m for r in record.resources if (m := to_release(r, now)) is not r)
     text = f"giving back {record.lease.name}: {reason}" + (f" ({detail})" if detail else "")
+    if flush is not None:
+        marked = tuple(held_back(each, flush) for each in marked)
+        text += f"; its cache is saved first, until {flush.latest:%H:%M} UTC at most"
     return Change(
         lease_id=lease.id,
         lease=ended,

@@ -26,6 +26,7 @@ from gpulease.domain.agent_protocol import (
     MAX_REPORT_BYTES,
     PREPARING_SECONDS,
     PROGRAM_PATH,
+    SAVING_SECONDS,
     AgentAnswer,
     AgentReport,
     answer_to,
@@ -141,6 +142,7 @@ def _heartbeat(event: Mapping[str, Any], caller: _Caller, deps: Deps) -> Answer:
         volume = attempt.volume if attempt is not None else None
         answer = answer_to(
             agent,
+            deps.clock.now(),
             volume_attached=volume is not None and volume.attached_at is not None,
             start=attempt is not None and is_shown_ready(attempt),
             interval_seconds=_next_report(agent, deps),
@@ -151,9 +153,12 @@ def _heartbeat(event: Mapping[str, Any], caller: _Caller, deps: Deps) -> Answer:
 
 def _next_report(agent: AgentRecord, deps: Deps) -> int:
     """In how many seconds, after acting on what this one decides. Costs one read more, while the machine is quiet."""
+    now = deps.clock.now()
+    if agent.flush_until is not None and agent.flushed_at is None and now < agent.flush_until:
+        # Its machine is billed until it says that the cache is saved.
+        return SAVING_SECONDS
     if not agent.quiet_reports:
         return REPORT_EVERY_SECONDS
-    now = deps.clock.now()
     try:
         record = deps.ledger.load(agent.lease_id)
         if record.lease.state is LeaseState.PAUSING:

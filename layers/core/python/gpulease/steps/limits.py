@@ -19,6 +19,7 @@ from gpulease.domain.transitions import cancel, event
 from gpulease.errors import LedgerUnavailable
 from gpulease.pause_facts import is_configured, machine_held, mode_of, offer_of
 from gpulease.ports import Deps
+from gpulease.saving import flush_before_end
 from gpulease.steps.pausing import decided
 
 RESUME_AGAIN = timedelta(minutes=15)
@@ -28,8 +29,6 @@ HAVE_LIMITS = frozenset({LeaseState.RUNNING, LeaseState.PAUSING, LeaseState.PAUS
 and money hold there as well, and nothing else does."""
 SILENT_FOR_SURE = 3
 """Times the limit of silence, after which a machine is given back although it answers on its SSH port."""
-FLUSHABLE = timedelta(minutes=2, seconds=30)
-"""An agent that has reported within this can be asked to save the cache before a pause."""
 
 
 def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
@@ -55,7 +54,7 @@ def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
     if verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
     elif verdict.action is Action.PAUSE:
-        _pause(record, verdict, agent, deps, now)
+        _pause(record, verdict, deps, now)
     elif verdict.action is Action.RESUME:
         _resume(record, verdict, deps, now)
     return verdict
@@ -73,7 +72,7 @@ def act_on_report(record: LeaseRecord, agent: AgentRecord, deps: Deps, now: date
     if verdict.reason is Reason.IDLE and verdict.action is Action.PAUSE:
         if not _can_be_asked(lease, deps):
             return None
-        _pause(record, verdict, agent, deps, now)
+        _pause(record, verdict, deps, now)
     elif verdict.reason is Reason.IDLE and verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
     return verdict
@@ -123,19 +122,20 @@ def budget_warning(record: LeaseRecord, now: datetime) -> Change | None:
 
 def _release(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) -> None:
     reason = verdict.reason or Reason.EXPIRED
-    decided(cancel(record, now=now, reason=reason, detail=verdict.detail), deps)
+    # Who is given back for its silence has nobody who could save anything.
+    flush = None if reason is Reason.UNREACHABLE else flush_before_end(record, deps, now)
+    decided(cancel(record, now=now, reason=reason, detail=verdict.detail, flush=flush), deps)
 
 
-def _pause(record: LeaseRecord, verdict: Verdict, agent: AgentRecord | None, deps: Deps, now: datetime) -> None:
+def _pause(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) -> None:
     """Pause it; where that would keep nothing, give it back, as its owner was told when it was asked for."""
-    lease, reason = record.lease, verdict.reason or Reason.IDLE
+    reason = verdict.reason or Reason.IDLE
     mode = mode_of(record, deps)
     if mode is None:
         detail = f"{verdict.detail}; a pause would keep nothing of it"
         _release(record, Verdict(Action.RELEASE, reason, detail), deps, now)
         return
-    last = agent.last_report_at if agent is not None else None
-    flush = bool(lease.cache_id) and last is not None and now - last <= FLUSHABLE
+    flush = flush_before_end(record, deps, now)
     decided(request_pause(record, now=now, mode=mode, reason=reason, detail=verdict.detail, flush=flush), deps)
 
 

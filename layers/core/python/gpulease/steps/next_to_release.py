@@ -1,4 +1,7 @@
-"""What to give back next; a pure rule over the ledger says it (`domain/release.py`)."""
+"""What to give back next; a pure rule over the ledger says it (`domain/release.py`).
+
+While its agent saves the cache a machine's turn has not come; each look here asks how that stands (`steps/saving.py`).
+"""
 
 from datetime import timedelta
 
@@ -8,6 +11,7 @@ from gpulease.domain.release import next_to_release
 from gpulease.ports import Deps
 from gpulease.steps.base import Outcome, StepCommand, load_current
 from gpulease.steps.cache import leave_untouched
+from gpulease.steps.saving import let_save
 from gpulease.steps.shared_network import leave_unused
 from gpulease.steps.starting import go_on, start_release
 
@@ -17,7 +21,7 @@ HAND_OVER_AFTER = timedelta(days=1)
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps)
+    record = let_save(load_current(command, deps), deps)
     now = deps.clock.now()
     if command.started_at is not None and now - command.started_at > HAND_OVER_AFTER:
         if record.lease.state is LeaseState.RELEASING:

@@ -1,9 +1,7 @@
 """What the steps that pause and resume share."""
 
-from datetime import datetime
 from decimal import Decimal
 
-from gpulease.domain.agent import AgentRecord, is_silent
 from gpulease.domain.cost import rate_now
 from gpulease.domain.lease import LeaseState, PauseMode
 from gpulease.domain.pause import is_stuck, seen_stopped
@@ -62,23 +60,13 @@ def gone(record: LeaseRecord, machine: Resource, provider: Provider, deps: Deps)
     return True
 
 
-def wants_flush(record: LeaseRecord, agent: AgentRecord | None, now: datetime) -> bool:
-    """Whether an agent that can hear it still has time to save and unmount the cache."""
-    progress, attempt = record.lease.pause, record.lease.attempt
-    if progress is None or progress.flush_deadline is None or now >= progress.flush_deadline:
-        return False
-    if agent is None or attempt is None or agent.attempt != attempt.number or is_silent(agent, now):
-        return False
-    if agent.first_report_at is None:
-        return False
-    return agent.flushed_at is None or agent.flushed_at < progress.requested_at
-
-
 def tell_if_stuck(record: LeaseRecord, deps: Deps) -> LeaseRecord:
     """Ten minutes after a pause was asked for its machine is billed still: people are told, once. Returns the lease as
     it is then."""
     progress, machine, now = record.lease.pause, machine_held(record), deps.clock.now()
-    if progress is None or machine is None or progress.mode is not PauseMode.STOP or not is_stuck(progress, now):
+    if progress is None or machine is None or progress.mode is not PauseMode.STOP:
+        return record
+    if not is_stuck(progress, now, record.lease.flush):
         return record
     # Told before it is noted as told: cut off in between, it is told twice and not never.
     alarms.pause_stuck(deps, machine, "still_billed", progress.last_error)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from gpulease.domain.lease import LeaseState, PauseMode
 from gpulease.domain.observation import Absent, Condition
-from gpulease.domain.pause import keep_cache_done, should_ask_again
+from gpulease.domain.pause import keep_cache_done, should_ask_again, stopping_since
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource
 from gpulease.errors import ProviderAuthFailed
@@ -84,5 +84,5 @@ def _look_at(record: LeaseRecord, machine: Resource, deps: Deps) -> Outcome:
 
 def _pause(record: LeaseRecord, first: int, deps: Deps) -> int:
     progress = record.lease.pause
-    slow = progress is not None and deps.clock.now() - progress.requested_at > SLOW_AFTER
+    slow = progress is not None and deps.clock.now() - stopping_since(progress, record.lease.flush) > SLOW_AFTER
     return 30 if slow else first

@@ -5,6 +5,7 @@ To ask twice is harmless, so nothing is written before the call. Cut off anywher
 
 from datetime import timedelta
 
+from gpulease.domain.flush import look_seconds, open_flush
 from gpulease.domain.lease import LeaseState, PauseMode, PauseProgress
 from gpulease.domain.observation import Absent, Condition
 from gpulease.domain.pause import (
@@ -18,7 +19,6 @@ from gpulease.domain.pause import (
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource
 from gpulease.errors import (
-    LeaseConflict,
     ProviderAuthFailed,
     ProviderBusy,
     ProviderError,
@@ -30,21 +30,22 @@ from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of
 from gpulease.steps.observing import throttled_pause_seconds
-from gpulease.steps.pausing import tell_if_stuck, wants_flush
+from gpulease.steps.pausing import tell_if_stuck
+from gpulease.steps.saving import let_save
 
 OUTCOMES = frozenset({"stopping", "waiting", "keep_cache", "refused", "superseded"})
-FLUSH_PAUSE_SECONDS = 5
 BUSY_PAUSE = timedelta(seconds=15)
 AUTH_PAUSE = timedelta(seconds=30)
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
-    record = load_current(command, deps, LeaseState.PAUSING)
+    record = let_save(load_current(command, deps, LeaseState.PAUSING), deps)
     progress = record.lease.pause
     if progress is None:
         return Outcome("stopping")
-    if _is_flushing(record, deps):
-        return Outcome("waiting", FLUSH_PAUSE_SECONDS)
+    flush = open_flush(record.lease)
+    if flush is not None:
+        return Outcome("waiting", look_seconds(flush, deps.clock.now()))
     if progress.mode is PauseMode.KEEP_CACHE:
         return Outcome("keep_cache")
     record = tell_if_stuck(record, deps)
@@ -54,23 +55,6 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if not should_ask_again(progress, deps.clock.now(), stopping=False):
         return Outcome("stopping", 1)
     return _stop(record, progress, machine, deps)
-
-
-def _is_flushing(record: LeaseRecord, deps: Deps) -> bool:
-    """Whether the agent is (still) saving and unmounting the cache; it is asked to where it was not."""
-    progress, now = record.lease.pause, deps.clock.now()
-    if progress is None or progress.flush_deadline is None or now >= progress.flush_deadline:
-        return False
-    agent = deps.agents.load(record.lease.id)
-    if agent is None or not wants_flush(record, agent, now):
-        return False
-    if agent.flush_wanted_at is None or agent.flush_wanted_at < progress.requested_at:
-        try:
-            deps.agents.save(agent.model_copy(update={"flush_wanted_at": now}))
-        except LeaseConflict:
-            # A report came at this very moment: asked at the next turn.
-            deps.log.info("agent_row_busy", lease_id=record.lease.id)
-    return True
 
 
 def _stop(record: LeaseRecord, progress: PauseProgress, machine: Resource, deps: Deps) -> Outcome:
