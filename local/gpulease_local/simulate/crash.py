@@ -28,11 +28,13 @@ from gpulease_local.simulate.invariants import UNOWNED_LIMIT_SECONDS, Watch
 from gpulease_local.simulate.verdict import DESTROY_SECONDS
 from gpulease_local.simulate.virtual import DEPLOYMENT, ApiRefused, VirtualStack
 from gpulease_local.simulate.workflows import WORKFLOWS, Workflow, by_name
+from gpulease_local.simulate.workloads import Workload
 from gpulease_local.world import DepsClock
 
 LIMIT_SECONDS = 3 * 3600.0
 """In which a lease of these workflows has ended, whatever was cut off."""
 MAX_REPEATS = 20
+QUIET = Workload("quiet", ())
 AWS_REGIONS = ("us-east-1",)
 """One is enough, and each costs a client."""
 
@@ -100,6 +102,8 @@ class OneLease:
             providers=("vultr",) if workflow.aws is None else ("aws",),
             aws_settings=workflow.aws or AwsSettings(),
             aws_regions=AWS_REGIONS,
+            workload_of=None if workflow.saves_for is None else lambda name: QUIET,
+            flush_seconds=(workflow.saves_for or 0.0, workflow.saves_for or 0.0),
             wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
             wrap_sweeps=self.effects.wrap_sweeps,
             wrap_agents=self.effects.wrap_agents,

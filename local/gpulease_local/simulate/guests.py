@@ -23,6 +23,7 @@ from gpulease_local.simulate.workloads import Workload
 START_SECONDS = (5.0, 40.0)
 """From the end of the boot to the agent's first report."""
 FLUSH_SECONDS = (1.0, 15.0)
+"""To save and unmount a cache, once an agent was asked to."""
 SAY_AGAIN_SECONDS = 20.0
 """After a report that did not get through; the real agent waits longer each time."""
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"
@@ -66,10 +67,12 @@ class GuestAgents:
         workload_of: Callable[[str], Workload | None] = lambda lease_id: None,
         start: float = 0.0,
         gpus_of: Callable[[str, int], int] = lambda machine_id, gpus: gpus,
+        flush_seconds: tuple[float, float] = FLUSH_SECONDS,
     ) -> None:
         self._seed = seed
         self._now, self._later, self._send = now, later, send
         self._workload_of, self._start, self._gpus_of = workload_of, start, gpus_of
+        self._flush_seconds = flush_seconds
         self._guests: dict[str, _Guest] = {}
         self._boots: dict[str, int] = {}
         self.reports = 0
@@ -142,10 +145,12 @@ class GuestAgents:
         answer = AgentAnswer.model_validate(raw)
         pause = float(answer.interval_seconds)
         if answer.flush and guest.flushing_until is None:
-            takes = self._draw(guest, f"flush-{guest.turn}").uniform(*FLUSH_SECONDS)
-            guest.flushing_until, pause = now + takes, takes
+            takes = self._draw(guest, f"flush-{guest.turn}").uniform(*self._flush_seconds)
+            guest.flushing_until = now + takes
         elif not answer.flush:
             guest.flushing_until, guest.flushed = None, False
+        if guest.flushing_until is not None and not guest.flushed:
+            pause = min(pause, max(0.0, guest.flushing_until - now))
         self._plan(guest, pause)
 
     def _body(self, guest: _Guest, now: float) -> dict[str, Any]:
@@ -155,6 +160,7 @@ class GuestAgents:
             gpus=guest.gpus,
             seen_seconds_ago=self._seen(guest, now),
             host_keys=(f"{HOST_KEY}{self._draw(guest, 'key').randbytes(24).hex()}",),
+            saving=guest.flushing_until is not None and not guest.flushed,
             flushed=guest.flushed,
         )
         return report.model_dump(mode="json")

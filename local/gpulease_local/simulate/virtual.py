@@ -31,7 +31,7 @@ from gpulease_local.sim_transport import SimTransport
 from gpulease_local.simulate.cloud_aws import AwsSide
 from gpulease_local.simulate.cloud_vultr import VultrSide
 from gpulease_local.simulate.clouds import Cloud, Clouds
-from gpulease_local.simulate.guests import AwsGuests, GuestAgents
+from gpulease_local.simulate.guests import FLUSH_SECONDS, AwsGuests, GuestAgents
 from gpulease_local.simulate.virtual_aws import REGIONS, Around, aws_account
 from gpulease_local.simulate.workloads import Workload
 from gpulease_local.stack import Stack, World, repository
@@ -113,6 +113,8 @@ class VirtualStack:
     wrap_aws: Around = lambda inner: inner
     workload_of: Callable[[str], Workload | None] | None = None
     """With it, machines have agents; by the name of their lease, what their users do."""
+    flush_seconds: tuple[float, float] = FLUSH_SECONDS
+    """How long an agent takes to save its cache, at least and at most."""
     start: float = START
     """When it begins; workloads count from then."""
 
@@ -158,6 +160,7 @@ class VirtualStack:
                 send=self.answer_of_report,
                 workload_of=self._workload_of_lease,
                 start=self.start,
+                flush_seconds=self.flush_seconds,
             )
         self.cloud = VultrCloud(self.clock.time, self.seed, self.settings, guests=self.agents)
         self.aws = AwsCloud(self.clock.time, self.seed, self.aws_settings)

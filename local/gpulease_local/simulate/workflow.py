@@ -83,5 +83,7 @@ class Workflow:
     paused_for: float = 30.0
     cache: Mapping[str, Any] | None = None
     """Made before the lease, used by it, and removed after it."""
+    saves_for: float | None = None
+    """Its machines have agents, which take so many seconds to save a cache when they are asked; None = no agents."""
     reasons: frozenset[str] = frozenset({"user"})
     """How it may end, whatever is cut off."""

@@ -47,6 +47,7 @@ CACHE_WORKFLOWS: tuple[Workflow, ...] = (
         hold_seconds=5.0,
     ),
     Workflow("cancel_at_AttachVolume", _WITH_CACHE, _ruled(), cache=_CACHE, cancel_at="AttachVolume"),
+    Workflow("cache_saved_first", _WITH_CACHE, _ruled(), cache=_CACHE, hold_seconds=5.0, saves_for=100.0),
 )
 _PAUSED: dict[str, Any] = {"cache": _CACHE, "pause_after": 20.0, "hold_seconds": 5.0}
 _G6 = {"plans": ["g6.xlarge"], "regions": ["us-east-1"]}
@@ -58,6 +59,7 @@ STOP_WORKFLOWS: tuple[Workflow, ...] = (
 PAUSE_WORKFLOWS: tuple[Workflow, ...] = (
     *STOP_WORKFLOWS,
     Workflow("pause_keeps_cache", _WITH_CACHE, _ruled(), **_PAUSED),
+    Workflow("pause_saves_first", _WITH_CACHE, _ruled(), **_PAUSED, saves_for=8.0),
     Workflow(
         "pause_while_locked",
         _WITH_CACHE | {"private_network": "preferred"},

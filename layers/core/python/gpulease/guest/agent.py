@@ -580,7 +580,9 @@ class Agent(Cache):
         self.gpus: int | None = None
         self.cards: list[dict[str, Any]] = []
         self.ready = self.flushed = False
-        self.flush_wanted = False
+        self.flush_wanted = self.saving = False
+        self._flush_end: float | None = None
+        """Until when the API waits for that at most; None = it does not say."""
         self.interval = self.seconds("interval_seconds", 60)
         self.jobs: queue.Queue[Callable[[], None]] = queue.Queue()
         self.wake = threading.Event()
@@ -681,6 +683,7 @@ class Agent(Cache):
             "problems": [("%s: %s" % item)[:300] for item in self.problems.items()][:MAX_PROBLEMS],
             "start_script": script.get("state", ""),
             "start_script_exit": script.get("exit"),
+            "saving": self.saving,
             "flushed": self.flushed,
         }
 
@@ -724,7 +727,13 @@ class Agent(Cache):
             self._told_to_start.set()
         flush = answer.get("flush") is True
         if flush and not self.flush_wanted:
+            left = answer.get("flush_seconds")
+            speed = self.seconds("clock_speed", 1)
+            self._flush_end = time.monotonic() + left / speed if isinstance(left, (int, float)) else None
+            # Said with the next report, soon: without it the machine is not waited for much longer.
+            self.saving = True
             self.jobs.put(self.flush)
+            self.wake.set()
         elif self.flush_wanted and not flush and self.flushed:
             self.jobs.put(self.fill)
         self.flush_wanted = flush
@@ -809,10 +818,15 @@ class Agent(Cache):
 
     def flush(self) -> None:
         """Save and let go of the cache, then say so."""
+        limit = self.seconds("flush_seconds", 80)
+        if self._flush_end is not None:
+            limit = max(20.0, self._flush_end - time.monotonic() - 15)
         try:
-            self.flushed = self.put_away(self.seconds("flush_seconds", 80))
+            self.flushed = self.put_away(limit)
         except (Problem, OSError) as error:
             self.problem("flush", str(error))
+        finally:
+            self.saving = False
         self.wake.set()
 
     def _save(self) -> None:
