@@ -1,13 +1,12 @@
 """Options that say what should happen to a lease by itself, for `up` and `policy`, and the API fields they mean."""
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 import click
 
 from gpulease_cli.errors import CliError
-from gpulease_cli.options import PRICE
 from gpulease_cli.text import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,6 +34,25 @@ class LimitType(click.ParamType[int]):
         if seconds <= 0:
             self.fail(f"{value!r} is not a duration; give one like 30m or 2h, or {self.never!r}")
         return seconds
+
+
+class BudgetType(click.ParamType[Decimal]):
+    """US dollars in all, or `off` (0 here). A leading `$` is fine."""
+
+    name = "usd"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        if isinstance(value, Decimal):
+            return value
+        if value.strip().lower() == "off":
+            return Decimal(0)
+        try:
+            budget = Decimal(value.strip().removeprefix("$"))
+        except InvalidOperation:
+            budget = Decimal(0)
+        if not budget.is_finite() or budget <= 0:
+            self.fail(f"{value!r} is no budget; give US dollars in all, like 40 or 12.50, or 'off'")
+        return budget
 
 
 class WindowType(click.ParamType[dict[str, str]]):
@@ -82,7 +100,9 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--unreachable", type=LimitType("off"), metavar="TIME|off", help="Its agent silent for so long."),
     click.option("--unreachable-then", type=THEN),
     click.option("--paused-for", type=LimitType("ever"), metavar="TIME|ever", help="Give a paused lease back after."),
-    click.option("--budget", type=PRICE, metavar="USD", help="Give it back before it costs more than this in all."),
+    click.option(
+        "--budget", type=BudgetType(), metavar="USD|off", help="Give it back before it costs more than this in all."
+    ),
     click.option("--keep-off", type=WindowType(), multiple=True, metavar="WINDOW", help="Paused from START to END."),
     click.option("--keep-warm", type=WindowType(), multiple=True, metavar="WINDOW", help="Never idle meanwhile."),
     click.option(
@@ -117,7 +137,7 @@ def fields(values: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("paused_for") is not None:
         policy["paused"] = {"release_after_seconds": values["paused_for"] or None}
     if isinstance(values.get("budget"), Decimal):
-        policy["budget_usd"] = str(values["budget"])
+        policy["budget_usd"] = str(values["budget"]) if values["budget"] else None
     windows = [{"keep": keep, **window} for keep in ("off", "warm") for window in values.get(f"keep_{keep}") or ()]
     if windows:
         policy["windows"] = windows

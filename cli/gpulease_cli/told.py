@@ -33,12 +33,17 @@ def policy_lines(policy: Mapping[str, Any]) -> Iterator[str]:
         yield _pair("duration", f"released {duration(policy['max_duration_seconds'])} after it first ran")
     if policy.get("budget_usd"):
         yield _pair("budget", f"released before it has cost ${policy['budget_usd']}")
+    yield from window_lines(policy)
+    if policy.get("on_no_capacity"):
+        yield _pair("no capacity", f"{policy['on_no_capacity']} (when it is resumed)")
+
+
+def window_lines(policy: Mapping[str, Any]) -> Iterator[str]:
+    """The windows of a policy, one a line."""
     for window in policy.get("windows") or ():
         end = f" until '{window.get('end')}'" if window.get("end") else ""
         text = f"keep {window.get('keep')} from '{window.get('start')}'{end} ({window.get('timezone')})"
         yield _pair("window", text)
-    if policy.get("on_no_capacity"):
-        yield _pair("no capacity", f"{policy['on_no_capacity']} (when it is resumed)")
 
 
 def agent_line(raw: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from gpulease_cli.told import tell_next
 @json_option
 @api_options
 def command(app: App, lease: str, seconds: int, as_json: bool) -> None:
-    """Keep a machine for a while, used or not. Limits of time and money still hold.
+    """Keep a machine for a while, used or not, also where a window would pause it. Limits of time and money hold.
 
     \b
     gpulease keep train --for 2h

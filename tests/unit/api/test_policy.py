@@ -201,6 +201,15 @@ def test_a_lease_is_asked_for_with_its_policy(world: World, client: Client) -> N
     assert (lease.rules.idle.after_seconds, lease.rules.idle.then) == (600, Then.RELEASE)
 
 
+def test_two_durations_that_contradict_each_other_are_refused(world: World, client: Client) -> None:
+    body = {"gpu": ["A100"], "max_duration_seconds": 3600, "policy": {"max_duration_seconds": 7200}}
+
+    answer = client.post(body)
+
+    assert (answer.status, answer.json["errors"][0]["field"]) == (422, "max_duration_seconds")
+    assert "policy.max_duration_seconds" in answer.json["errors"][0]["message"]
+
+
 def test_a_policy_in_a_request_is_checked_before_anything_is_made(world: World, client: Client) -> None:
     answer = client.post({"gpu": ["A100"], "policy": {"idle": {"after_seconds": 1}}})
 

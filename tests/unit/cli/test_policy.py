@@ -74,7 +74,8 @@ def test_options_of_up_become_the_policy(cli: Cli) -> None:
         (("--keep-off", "22-8"), "--keep-off: '22-8' is no window"),
         (("--keep-off", "0 99 * * */0 8 * * *"), "five cron fields"),
         (("--keep-off", "0 9 * * */0 8 * * *@Mars"), "no zone of the IANA database"),
-        (("--budget", "0"), "--budget: "),
+        (("--budget", "0"), "--budget: '0' is no budget; give US dollars in all"),
+        (("--budget", "-5"), "--budget: '-5' is no budget"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_option_and_nothing_is_rented(
@@ -104,6 +105,28 @@ def test_windows_come_and_go(cli: Cli) -> None:
 
     assert json.loads(cli.run("policy", "train", "--json").out)["windows"] == []
     assert cli.run("policy", "train", "--no-windows", "--keep-off", "0 1 * * *").code == 2
+
+
+def test_a_window_of_one_kind_leaves_those_of_the_other(cli: Cli) -> None:
+    """Who only adds when it is kept warm still wants it off at night."""
+    asked(cli, "--keep-off", "0 22 * * */0 8 * * *")
+
+    changed = cli.run("policy", "train", "--keep-warm", "0 8 * * */0 9 * * *")
+    cli.run("policy", "train", "--keep-off", "0 23 * * */0 7 * * *")
+
+    windows = json.loads(cli.run("policy", "train", "--json").out)["windows"]
+    assert [(window["keep"], window["start"]) for window in windows] == [("off", "0 23 * * *"), ("warm", "0 8 * * *")]
+    assert "keep off from '0 22 * * *'" in changed.out and "keep warm from '0 8 * * *'" in changed.out
+
+
+def test_limits_of_time_and_money_are_taken_off_by_a_word(cli: Cli) -> None:
+    asked(cli, "--budget", "40", "--max-duration", "8h")
+    assert "8h00m" in cli.run("policy", "train").out
+
+    assert cli.run("policy", "train", "--budget", "off", "--max-duration", "off").code == 0
+
+    policy = json.loads(cli.run("policy", "train", "--json").out)
+    assert (policy["budget_usd"], policy["max_duration_seconds"]) == (None, None)
 
 
 def test_touch_and_keep_reach_the_lease(cli: Cli, world: World) -> None:

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 from gpulease.domain.agent import AgentRecord, reported
-from gpulease.domain.idle import Action, Verdict, decide, idle_since, is_over_warning
+from gpulease.domain.idle import Action, Verdict, decide, expires_at, idle_since, is_over_warning
 from gpulease.domain.lease import Lease, LeaseState, PauseMode, PauseProgress, Reason
 from gpulease.domain.policy import IdlePolicy, Keep, LeasePolicy, Signal, Then, UnreachablePolicy, Window
 from gpulease.domain.spec import LeaseSpec
@@ -173,6 +173,45 @@ def test_an_off_window_pauses_what_is_in_use() -> None:
     assert (found[0].action, found[0].reason, found[1]) == (Action.PAUSE, Reason.WINDOW, T0 + 30 * MINUTE)
 
 
+def test_the_next_pause_by_a_window_is_told_although_another_change_comes_first() -> None:
+    off = Window(keep=Keep.OFF, start="0 22 * * *", end="0 23 * * *")
+    warm = Window(keep=Keep.WARM, start="0 9 * * *", end="0 12 * * *")
+    lease = running(LeasePolicy(windows=(off, warm)))
+
+    verdict = decide(lease, None, T0, free)
+
+    assert (verdict.plan_at, "window" in verdict.plan) == (T0.replace(hour=22), True)
+    assert verdict.at == T0.replace(hour=12), "looked at when anything changes"
+
+
+def test_the_owners_word_that_it_is_kept_holds_off_a_window_that_keeps_off() -> None:
+    off = Window(keep=Keep.OFF, start="30 10 * * *", end="0 12 * * *")
+    policy = LeasePolicy(windows=(off,))
+    for kept, paused_at in ((60, 60), (20, 30), (150, None)):
+        lease = running(policy, keep_until=T0 + kept * MINUTE)
+
+        found = first_action(lease, Agent(), 200, Signal.GPU)
+
+        assert (found and found[1]) == (paused_at and T0 + paused_at * MINUTE)
+
+
+def test_what_a_window_keeps_although_it_is_off_is_paused_when_the_owners_word_is_over() -> None:
+    off = Window(keep=Keep.OFF, start="30 10 * * *", end="0 12 * * *")
+    lease = running(LeasePolicy(windows=(off,)), keep_until=T0 + 60 * MINUTE)
+
+    verdict = decide(lease, None, T0 + 40 * MINUTE, free)
+
+    assert (verdict.action, verdict.plan_at) == (Action.NONE, T0 + 60 * MINUTE)
+
+
+def test_when_a_window_will_resume_a_paused_lease_is_told() -> None:
+    policy = LeasePolicy(windows=(Window(keep=Keep.OFF, start="30 9 * * *", end="0 12 * * *"),))
+
+    verdict = decide(paused(Reason.WINDOW, policy), None, T0, free)
+
+    assert verdict.plan.startswith("resumed (window)") and verdict.plan_at == T0.replace(hour=12)
+
+
 def test_the_budget_ends_a_lease_before_the_next_hour_is_begun() -> None:
     lease = running(LeasePolicy(budget_usd=Decimal(10)))
     cost = hourly(3)
@@ -201,6 +240,15 @@ def test_the_maximum_duration_counts_pauses_and_beats_a_pause() -> None:
     verdict = decide(running(policy), agent.row, agent.now, free)
 
     assert (verdict.action, verdict.reason) == (Action.RELEASE, Reason.EXPIRED)
+
+
+def test_a_duration_that_was_asked_for_beside_the_policy_can_be_taken_off() -> None:
+    lease = running(spec=LeaseSpec(max_duration_seconds=3600))
+    assert expires_at(lease) == T0 + timedelta(hours=1)
+
+    without = lease.model_copy(update={"policy": lease.rules.model_copy(update={"max_duration_seconds": None})})
+
+    assert expires_at(without) is None
 
 
 def paused(reason: Reason = Reason.IDLE, policy: LeasePolicy | None = None) -> Lease:

@@ -124,6 +124,8 @@ def test_a_window_that_keeps_warm_brings_back_what_was_idle_unless_another_keeps
         ({"start": "61 * * * *"}, "start: '61 \\* \\* \\* \\*'"),
         ({"start": "0 0 0 6 * * 1"}, "five cron fields"),
         ({"end": "0 0 30 2 *"}, "end: '0 0 30 2 \\*'"),
+        ({"end": "0 20 * * *"}, "end: '0 20 \\* \\* \\*' is the same moment as the start"),
+        ({"start": "0 20 * * 1-5", "end": "00 20 * * *"}, "never is inside"),
     ],
 )
 def test_a_window_that_makes_no_sense_is_refused_with_field_and_value(fields: dict[str, str], word: str) -> None:
@@ -131,6 +133,24 @@ def test_a_window_that_makes_no_sense_is_refused_with_field_and_value(fields: di
 
     with pytest.raises(ValidationError, match=word):
         Window.model_validate({**good, **fields})
+
+
+def test_an_end_that_meets_only_some_beginnings_is_an_end() -> None:
+    """On Mondays it is over as it begins; on other days it lasts until then."""
+    week = Window(keep=Keep.OFF, start="0 20 * * *", end="0 20 * * 1")
+
+    assert windows.is_inside(week, datetime(2026, 12, 2, 12, tzinfo=UTC))
+
+
+def test_the_next_time_that_lets_a_machine_run_is_not_inside_of_another_window() -> None:
+    night = Window(keep=Keep.OFF, start="0 20 * * *", end="0 6 * * *")
+    longer = Window(keep=Keep.OFF, start="0 22 * * *", end="0 9 * * *")
+    now = datetime(2026, 11, 30, 23, tzinfo=UTC)
+
+    found = windows.next_on((night, longer), now, by_window=True)
+
+    assert found is not None and found.at == datetime(2026, 12, 1, 9, tzinfo=UTC)
+    assert windows.next_on((night, longer), now, by_window=False) is None
 
 
 def test_a_warm_window_needs_an_end() -> None:

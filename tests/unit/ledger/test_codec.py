@@ -8,7 +8,7 @@ from gpulease.domain.event import Event
 from gpulease.domain.lease import Lease
 from gpulease.domain.resource import Resource
 from gpulease.errors import LedgerUnavailable
-from gpulease.ledger.codec import decode
+from gpulease.ledger.codec import decode, encode
 
 from tests.support.ledger_samples import a_lease, a_resource, an_event
 
@@ -34,6 +34,18 @@ def test_after_a_rollback_rows_of_the_newer_version_can_still_be_read(sample: Le
     read = decode(type(sample), json.dumps(newer))
 
     assert read == sample
+
+
+def test_a_window_that_made_sense_once_is_read_and_written_whatever_is_known_today() -> None:
+    """Zones leave the database, and rules become stricter: what cannot be read could not be given back."""
+    gone = {"keep": "off", "start": "0 22 * * *", "end": "0 22 * * *", "timezone": "Old/Zone"}
+    row = json.loads(a_lease().model_dump_json())
+    row["policy"] = {**json.loads(a_lease().rules.model_dump_json()), "windows": [gone]}
+
+    read = decode(Lease, json.dumps(row))
+
+    assert read.rules.windows[0].timezone == "Old/Zone"
+    assert encode(read, "lease").model == read
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)

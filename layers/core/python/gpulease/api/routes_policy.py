@@ -96,7 +96,7 @@ def policy_router(deps: Deps) -> Router:
     @router.post(
         "/v1/leases/<lease_id>/keep",
         summary="Keep a machine for a while, used or not",
-        description="Idleness does not count until then. Limits of time and money still do.",
+        description="Neither idleness nor a window pauses it until then. Limits of time and money still hold.",
         tags=["leases"],
         operation_id="keepLease",
         middlewares=[only()],

@@ -80,6 +80,13 @@ class LeaseRequest(LeaseSpec):
             raise ValueError("start_script: give either start_script or start_script_base64, not both")
         return self
 
+    @model_validator(mode="after")
+    def _one_duration(self) -> Self:
+        both = {self.max_duration_seconds, self.policy.max_duration_seconds} - {None}
+        if len(both) > 1:
+            raise ValueError("max_duration_seconds: contradicts policy.max_duration_seconds; give one of the two")
+        return self
+
     def __repr__(self) -> str:
         # The framework formats its arguments for a debug line on every request, keys and labels included.
         return f"LeaseRequest(name={self.name!r})"

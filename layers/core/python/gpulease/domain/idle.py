@@ -16,7 +16,7 @@ from enum import StrEnum
 from gpulease.domain import windows
 from gpulease.domain.agent import REPORT_EVERY_SECONDS, AgentRecord, is_silent, last_activity
 from gpulease.domain.lease import Lease, LeaseState, Reason
-from gpulease.domain.policy import Keep, LeasePolicy, Signal, Then
+from gpulease.domain.policy import LeasePolicy, Signal, Then
 
 QUIET_REPORTS_NEEDED = 3
 LOOK_AGAIN = timedelta(minutes=5)
@@ -92,7 +92,7 @@ def idle_since(lease: Lease, agent: AgentRecord | None, now: datetime) -> dateti
 
 def expires_at(lease: Lease) -> datetime | None:
     """When the lease's maximum duration ends; None = it has none or never ran."""
-    seconds = lease.rules.max_duration_seconds or lease.spec.max_duration_seconds
+    seconds = lease.rules.max_duration_seconds
     if lease.running_at is None or seconds is None:
         return None
     return lease.running_at + timedelta(seconds=seconds)
@@ -153,17 +153,21 @@ def _reaches(cost: Cost, money: Decimal, now: datetime) -> datetime | None:
 
 
 def _windows_off(lease: Lease, policy: LeasePolicy, now: datetime) -> list[Verdict]:
+    """The owner's word that it is kept is newer than the policy: until then no window pauses it."""
     if not policy.windows or lease.ready_at is None:
         return []
     found = []
-    since = windows.off_since(policy.windows, now, lease.ready_at)
+    free = max(now, lease.keep_until) if lease.keep_until is not None else now
+    since = windows.off_since(policy.windows, free, lease.ready_at)
     if since is not None:
-        found.append(Verdict(Action.PAUSE, Reason.WINDOW, "a window of its policy keeps it off", since))
+        at = since if free == now else free
+        found.append(Verdict(Action.PAUSE, Reason.WINDOW, "a window of its policy keeps it off", at))
+    off = windows.next_off(policy.windows, free)
+    if off is not None:
+        found.append(Verdict(Action.PAUSE, Reason.WINDOW, off.text(), off.at))
     change = windows.next_change(policy.windows, now)
     if change is not None:
-        off = change.begins and change.window.keep is Keep.OFF
-        action, reason = (Action.PAUSE, Reason.WINDOW) if off else (Action.NONE, None)
-        found.append(Verdict(action, reason, change.text(), change.at))
+        found.append(Verdict(Action.NONE, None, change.text(), change.at))
     return found
 
 
@@ -220,6 +224,8 @@ def _paused(lease: Lease, policy: LeasePolicy, now: datetime) -> list[Verdict]:
             since = max(since, lease.resume_after)
         if since is not None:
             found.append(Verdict(Action.RESUME, Reason.WINDOW, "a window of its policy wants it to run", since))
+        elif (on := windows.next_on(policy.windows, now, by_window=by_window)) is not None:
+            found.append(Verdict(Action.RESUME, Reason.WINDOW, on.text(), on.at))
         change = windows.next_change(policy.windows, now)
         if change is not None:
             found.append(Verdict(Action.NONE, None, change.text(), change.at))

@@ -301,8 +301,13 @@ class Lease(Model):
 
     @property
     def rules(self) -> LeasePolicy:
-        """The policy as it is now."""
-        return self.policy or self.spec.policy
+        """The policy as it is now. Until it is changed, a duration that was asked for beside it is part of it."""
+        if self.policy is not None:
+            return self.policy
+        asked, beside = self.spec.policy, self.spec.max_duration_seconds
+        if asked.max_duration_seconds is not None or beside is None:
+            return asked
+        return asked.model_copy(update={"max_duration_seconds": beside})
 
     @property
     def attempt(self) -> Attempt | None:

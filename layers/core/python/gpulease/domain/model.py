@@ -6,6 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
 
+STORED = {"stored": True}
+"""Validation context of rows: what was right when it was asked for is read back whatever is asked for today, since a
+lease that cannot be read could never be released."""
+
 
 class Model(BaseModel):
     """A frozen value. Change = `model_copy(update=…)`, which gives a new one."""

@@ -6,6 +6,7 @@ clock changes, cron's own rules hold: a time that does not exist falls on the fi
 twice counts once, the first time (C67). Evaluated by cronsim, https://github.com/cuu508/cronsim.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 FIELDS = 5
 CLOCK_CHANGE = timedelta(hours=3)
 """More than any zone's change of its clock."""
+NEXT_CHANGES = 20
+"""Looked at for the next one that lets a machine run: windows may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,19 @@ def problem(window: Window) -> str:
             return f"{name}: {expression!r}: {error}; {right}"
         except StopIteration:
             return f"{name}: {expression!r} names a time that never comes"
+    if window.end is not None and _is_empty(window):
+        return f"end: {window.end!r} is the same moment as the start, so that it never is inside; give a later end"
     return ""
+
+
+def _is_empty(window: Window) -> bool:
+    """Whether its end comes at each of its beginnings, as far as a dozen of them tell."""
+    at = datetime(2000, 1, 1, tzinfo=UTC)
+    for _ in range(12):
+        at = following(window.start, window.timezone, at)
+        if is_inside(window, at):
+            return False
+    return True
 
 
 def last(expression: str, zone: str, now: datetime) -> datetime:
@@ -129,6 +144,25 @@ def on_since(windows: tuple[Window, ...], now: datetime, paused_at: datetime, *,
     return min((moment for moment in moments if moment > paused_at), default=None)
 
 
+def next_off(windows: tuple[Window, ...], now: datetime) -> Change | None:
+    """When a window begins to keep off next; None = there is none that does."""
+    return _first(Change(following(w.start, w.timezone, now), w, begins=True) for w in windows if w.keep is Keep.OFF)
+
+
+def next_on(windows: tuple[Window, ...], now: datetime, *, by_window: bool) -> Change | None:
+    """When windows next let a machine run that is paused for idleness or, `by_window`, by one of them; None = never, or
+    not within the next few changes."""
+    at = now
+    for _ in range(NEXT_CHANGES):
+        change = next_change(windows, at)
+        if change is None:
+            return None
+        at = change.at
+        if on_since(windows, at, now, by_window=by_window) is not None:
+            return change
+    return None
+
+
 def next_change(windows: tuple[Window, ...], now: datetime) -> Change | None:
     """What happens next by the clock; None = there are no windows."""
     changes = []
@@ -136,6 +170,10 @@ def next_change(windows: tuple[Window, ...], now: datetime) -> Change | None:
         changes.append(Change(following(window.start, window.timezone, now), window, begins=True))
         if window.end is not None:
             changes.append(Change(following(window.end, window.timezone, now), window, begins=False))
+    return _first(changes)
+
+
+def _first(changes: Iterable[Change]) -> Change | None:
     return min(changes, key=lambda change: (change.at.astimezone(UTC), change.begins), default=None)
 
 

@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 
 from gpulease.domain.event import Event
 from gpulease.domain.lease import Lease
-from gpulease.domain.model import Model
+from gpulease.domain.model import STORED, Model
 from gpulease.domain.resource import Resource
 from gpulease.errors import InputInvalid, LedgerUnavailable
 from gpulease.ports import Change
@@ -80,7 +80,7 @@ def encode(model: M, field: str, *, max_bytes: int | None = MAX_ROW_BYTES) -> Ro
     try:
         # `model_copy(update=…)` checks nothing, so a wrong value shows here and not when the row is needed.
         doc = model.model_dump_json(warnings="none")
-        read_back = kind.model_validate_json(doc)
+        read_back = kind.model_validate_json(doc, context=STORED)
     except (ValidationError, PydanticSerializationError) as error:
         raise InputInvalid(f"a {kind.__name__.lower()} that cannot be stored: {error}", field=field) from error
     if max_bytes is not None and len(doc) > max_bytes // 4 and len(doc.encode()) > max_bytes:
@@ -95,7 +95,7 @@ def decode(kind: type[M], doc: str) -> M:
     functions read what newer ones wrote, and what they could not read they could not give back.
     """
     try:
-        return kind.model_validate_json(doc, extra="ignore")
+        return kind.model_validate_json(doc, extra="ignore", context=STORED)
     except ValidationError as error:
         raise LedgerUnavailable(f"a stored {kind.__name__.lower()} cannot be read: {error}") from error
 
