@@ -102,6 +102,19 @@ def test_a_process_that_only_holds_a_gpu_is_no_use(tmp_path: Path) -> None:
     assert "gpu" not in agent.seen
 
 
+@pytest.mark.parametrize(("holds", "use"), [(True, True), (False, False)])
+def test_where_a_gpu_does_not_tell_how_busy_it_is_whoever_holds_it_counts(
+    tmp_path: Path, holds: bool, use: bool
+) -> None:
+    pid = os.getppid() if holds else ""
+    script = f'case "$1" in --query-gpu*) echo "A100, 40960, 19000, [N/A]";; *) echo {pid};; esac'
+    agent = an_agent(tmp_path, nvidia_smi=tool(tmp_path, script), gpu_every_seconds=0)
+
+    agent.look(monotonic())
+
+    assert ("gpu" in agent.seen) is use
+
+
 # --- sessions and connections -----------------------------------------------------------------------------------------
 
 
@@ -213,6 +226,41 @@ def test_gpulease_busy_counts_as_long_as_its_command_runs(tmp_path: Path) -> Non
 
     assert not agent._busy()
     assert list((tmp_path / "run/gpulease/busy").iterdir()) == []
+
+
+def test_a_command_in_a_container_counts_although_it_has_another_number_there(tmp_path: Path) -> None:
+    agent = an_agent(tmp_path, nvidia_smi="/none")
+    agent.begin()
+    wrapper = tmp_path / "gpulease-busy"
+    wrapper.write_text(AGENT.BUSY % (tmp_path / "run/gpulease"), encoding="utf-8")
+    words = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", str(wrapper), "sleep", "30"]
+    try:
+        probe = subprocess.run([*words[:5], "true"], check=False, capture_output=True, timeout=10)  # noqa: S603
+    except FileNotFoundError:
+        pytest.skip("unshare is not here")
+    if probe.returncode:
+        pytest.skip("processes cannot be put into a namespace of their own here")
+    with subprocess.Popen(words) as command:  # noqa: S603 - our own
+        end = monotonic() + 10
+        while not agent._busy() and monotonic() < end:
+            sleep(0.05)
+        names = [file.name for file in (tmp_path / "run/gpulease/busy").iterdir()]
+        assert agent._busy() and agent._busy()
+        command.kill()
+
+    assert names[0].startswith("1-"), "the number that it has inside"
+    sleep(0.2)
+    assert not agent._busy()
+
+
+def test_a_note_that_is_being_written_is_not_taken_for_an_old_one(tmp_path: Path) -> None:
+    agent = an_agent(tmp_path, nvidia_smi="/none")
+    agent.begin()
+    (tmp_path / "run/gpulease/busy/.77-1").write_text("", encoding="utf-8")
+
+    assert not agent._busy()
+    assert (tmp_path / "run/gpulease/busy/.77-1").exists()
+    assert '>"$d/.$$' in AGENT.BUSY and "mv " in AGENT.BUSY
 
 
 def test_what_others_put_among_the_busy_files_does_no_harm(tmp_path: Path) -> None:

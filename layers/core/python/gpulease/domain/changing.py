@@ -48,7 +48,7 @@ def touch(record: LeaseRecord, now: datetime, by: str) -> Change:
 
 
 def keep(record: LeaseRecord, until: datetime, now: datetime, by: str) -> Change:
-    """The owner's word that neither idleness nor a window pauses it until then. A later word replaces an earlier one."""
+    """The owner's word that neither idleness nor a window pauses it until then. A later word replaces it."""
     text = f"{by} keeps it until {until:%Y-%m-%d %H:%M} UTC"
     return _changed(record, now, {"keep_until": until}, "kept", text, until=until.isoformat())
 

@@ -64,8 +64,9 @@ WantedBy=multi-user.target
 """
 BUSY = """#!/bin/sh
 # gpulease-busy COMMAND...: as long as it runs, the machine is in use.
-f=%s/busy/$$
-echo "$$ $(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)" >"$f" || echo "gpulease-busy: not noted" >&2
+d=%s/busy
+s=$(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)
+{ echo "$$ $s" >"$d/.$$-$s" && mv "$d/.$$-$s" "$d/$$-$s"; } || echo "gpulease-busy: not noted" >&2
 exec "$@"
 """
 DOCKER_WAITS = "[Unit]\nConditionPathExists=%s\n"
@@ -147,6 +148,16 @@ class Machine:
     def started(self, pid: str) -> str:
         fields = self.stat(pid)
         return fields[19] if len(fields) > 19 and fields[0] != "Z" else ""
+
+    def runs(self, pid: str, started: str) -> bool:
+        """Whether the process of this number runs that began then. One in a container has another number here."""
+        if self.started(pid) == started:
+            return True
+        inside = re.compile(r"^NSpid:.*\s%s$" % pid, re.M)
+        return any(
+            self.started(each) == started and inside.search(read("%s/%s/status" % (self.proc, each)))
+            for each in self.pids()
+        )
 
     def cpu_seconds(self, pid: str) -> float:
         fields = self.stat(pid)
@@ -579,6 +590,7 @@ class Agent(Cache):
         self.seen: dict[str, float] = {}
         self.gpus: int | None = None
         self.cards: list[dict[str, Any]] = []
+        self.untold = False
         self.ready = self.flushed = False
         self.flush_wanted = self.saving = False
         self._flush_end: float | None = None
@@ -623,6 +635,7 @@ class Agent(Cache):
         else:
             self.cards = [] if status else parse_gpus(text)
             self.gpus = len(self.cards)
+            self.untold = re.search(r",\s*\[[^,\]]*\]\s*$", text, re.M) is not None
         return self.gpus
 
     def _gpu(self, now: float) -> bool:
@@ -641,6 +654,9 @@ class Agent(Cache):
             self._gpu_pause_until = now + LONGEST_PAUSE
             raise
         pids = [] if status else [line.strip() for line in text.splitlines() if line.strip().isdigit()]
+        if pids and self.untold:
+            # A GPU divided by MIG does not tell how busy it is: then whoever holds it counts.
+            return True
         before, self._cpu = self._cpu, {pid: self.machine.cpu_seconds(pid) for pid in pids}
         return any(self._cpu[pid] - before[pid] > BUSY_CORES * elapsed for pid in pids if pid in before)
 
@@ -649,7 +665,7 @@ class Agent(Cache):
         found = False
         for path in glob.glob(self.path(RUN + "/busy/*")):
             pid, _, started = read_plain(path).strip().partition(" ")
-            if pid.isdigit() and started and self.machine.started(pid) == started:
+            if pid.isdigit() and started and self.machine.runs(pid, started):
                 found = True
             else:
                 os.unlink(path)
