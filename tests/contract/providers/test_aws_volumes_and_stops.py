@@ -52,6 +52,14 @@ def test_c36_a_volume_that_hangs_in_detaching_is_not_free_until_its_machine_is_g
     attached(world, volume, other)
 
 
+@pytest.mark.parametrize(("plan", "fits"), [("p3.2xlarge", False), ("p3dn.24xlarge", True), ("g6e.xlarge", True)])
+def test_a_machine_whose_disks_do_not_say_what_they_are_gets_no_volume(world: AwsWorld, plan: str, fits: bool) -> None:
+    """On Xen a volume shows as `/dev/xvdf` without any id; nothing is formatted or mounted on a guess."""
+    offer = world.offer(PlanKind.VM).model_copy(update={"plan": plan})
+
+    assert world.provider.can_attach_volume(offer, offer.region, offer.zone) is fits
+
+
 def test_several_volumes_get_names_of_their_own(world: AwsWorld) -> None:
     machine = ready_machine(world, PlanKind.VM)
     volumes = [ready_volume(world, marker_for(DEPLOYMENT, f"c-aaaaaaaaaaaa.volume.{n}")) for n in (1, 2, 3)]

@@ -103,10 +103,12 @@ def offers_with(cache: LeaseRecord, offers: list[Offer], deps: Deps) -> list[Off
     fitting = offers_for(spec, offers, lambda offer: takes(cache, offer, deps))
     if fitting:
         return fitting
-    place = place_of(spec)
-    text = f"cache {cache.lease.name} is a volume in {place}, and no offer that fits otherwise could use it there"
+    place, name = (spec.region, spec.zone), cache.lease.name
+    text = f"cache {name} is a volume in {place_of(spec)}, and no offer that fits otherwise could use it there"
     if any(o.kind is PlanKind.BARE_METAL and o.provider == spec.provider and o.region == spec.region for o in offers):
         text += "; bare metal takes no volume: it can use an object store only"
+    elif here := sorted({o.plan for o in offers if (o.provider, o.region, o.zone) == (spec.provider, *place)}):
+        text += f"; machines there cannot tell which disk is which: {', '.join(here[:12])}"
     elif offers:
         text += f"; what fits is in {', '.join(sorted({f'{o.provider}/{o.region}' for o in offers})[:12])}"
     raise invalid([FieldError(field="cache.name", message=text, value=cache.lease.name)], code="no_matching_offer")

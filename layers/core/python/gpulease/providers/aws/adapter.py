@@ -36,6 +36,8 @@ READY_DEADLINE_SECONDS = 900.0
 METAL_READY_DEADLINE_SECONDS = 2400.0
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _ID = re.compile(r"(i|vol|sir|sg|eipalloc)-[0-9a-z-]{6,40}")
+_XEN = re.compile(r"(g2|g3|g3s|p2|p3)\.")
+"""GPU types that are not Nitro: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-nitro-instances.html"""
 _FREE = frozenset({ResourceKind.NETWORK, ResourceKind.SPOT_REQUEST})
 
 
@@ -124,8 +126,8 @@ class AwsProvider:
         return disk_per_hour(offer.region, offer.disk_gb)
 
     def can_attach_volume(self, offer: Offer, region: str, zone: str) -> bool:
-        """Volumes stand in one zone."""
-        return offer.region == region and bool(zone) and offer.zone == zone
+        """Volumes stand in one zone. A disk on Xen does not say which volume it is, so no machine there gets one."""
+        return offer.region == region and bool(zone) and offer.zone == zone and not _XEN.match(offer.plan)
 
     def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
         """Of gp3. Raises InputInvalid(field="size_gb" or "region")."""
