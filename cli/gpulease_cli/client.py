@@ -134,9 +134,13 @@ class Client:
             if cursor is None:
                 return
 
-    def release(self, lease_id: str) -> LeaseView:
-        """Give everything back. Accepted is not gone: ask for the lease until it is `released`."""
-        return LeaseView.read(self._object("DELETE", f"/v1/leases/{quote(lease_id, safe='')}"))
+    def release(self, lease_id: str, *, now: bool = False) -> LeaseView:
+        """Give everything back. Accepted is not gone: ask for the lease until it is `released`.
+
+        `now`: its cache is not saved first.
+        """
+        query = [("now", "true")] if now else []
+        return LeaseView.read(self._object("DELETE", f"/v1/leases/{quote(lease_id, safe='')}", query))
 
     def pause(self, lease_id: str) -> LeaseView:
         """Stop the bill and keep what can be kept. Accepted is not done: ask for the lease until it is `paused`."""

@@ -328,6 +328,12 @@ class LeaseView:
     def state_since(self) -> datetime | None:
         """When the present state began, as far as the lease tells."""
         if self.state == "provisioning":
+    @property
+    def cache_saving_until(self) -> datetime | None:
+        """Until when at most its machine is kept so that the cache can be saved; None = that is not waited for."""
+        saving = self.raw.get("cache_saving")
+        return _instant(saving, "at_most_until") if isinstance(saving, dict) else None
+
             return self.attempts[-1].started_at if self.attempts else self.created_at
         by_state = {
             "running": self.running_at,

@@ -14,6 +14,7 @@ from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.ports import Change, Ledger
+from gpulease_local.simulate.guests import FLUSH_SECONDS
 from gpulease_local.simulate.virtual import VirtualStack
 from gpulease_local.simulate.workloads import Workload
 from gpulease_sim.aws import Settings
@@ -40,7 +41,11 @@ class PauseWorld:
     """One case. `close()` after use."""
 
     def __init__(
-        self, aws: Settings | None = None, workload_of: Callable[[str], Workload | None] | None = None, **vultr: Any
+        self,
+        aws: Settings | None = None,
+        workload_of: Callable[[str], Workload | None] | None = None,
+        flush_seconds: tuple[float, float] = FLUSH_SECONDS,
+        **vultr: Any,
     ) -> None:
         self.wrong_claims: list[str] = []
         self.states: list[tuple[float, str, LeaseState]] = []
@@ -53,6 +58,7 @@ class PauseWorld:
             settings=steady_vultr(**{"requests_per_second": 30, **vultr}),
             wrap_ledger=self._watched,
             workload_of=workload_of,
+            flush_seconds=flush_seconds,
         ).load()
         self.aws = self.stack.aws
         self.t0 = self.stack.clock.time()

@@ -13,7 +13,7 @@ from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, api_options, json_option
 from gpulease_cli.progress import progress
 from gpulease_cli.resolve import resolve
-from gpulease_cli.text import cost
+from gpulease_cli.text import cost, local_time
 from gpulease_cli.views import LIVE_STATES, LeaseView
 from gpulease_cli.waiting import Waiter, WaitTimedOut
 
@@ -23,6 +23,7 @@ from gpulease_cli.waiting import Waiter, WaitTimedOut
 @click.option("--all", "all_leases", is_flag=True, help="All leases that are yours.")
 @click.option("--wait/--no-wait", "wait", default=None, help="Wait until each is proven gone. Default: wait.")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="Stop waiting after so long; giving back goes on.")
+@click.option("--now", is_flag=True, help="Do not wait for caches to be saved.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @api_options
@@ -32,16 +33,19 @@ def command(
     all_leases: bool,
     wait: bool | None,
     timeout: int | None,
+    now: bool,
     yes: bool,
     as_json: bool,
 ) -> int:
     """Give machines back and wait until they are gone.
 
-    Everything on their disks is lost. A machine counts as billed until its absence is proven. On a terminal you are
-    asked first; without one, only --all needs --yes.
+    Everything on their disks is lost. A cache is saved and unmounted first, for 15 minutes at most; --now does not wait
+    for that, and ends a waiting that has begun. A machine counts as billed until its absence is proven. On a terminal
+    you are asked first; without one, only --all needs --yes.
 
     \b
     gpulease down train
+    gpulease down train --now
     gpulease down train l-4kq7c2mzx5ab --yes
     gpulease down --all --yes --timeout 15m
     """
@@ -61,7 +65,8 @@ def command(
         app.note("Nothing was given back.")
         return ExitCode.NOT_AS_ASKED
     # Each is asked for before any is waited for.
-    found = [lease if lease.released else client.release(lease.id) for lease in found]
+    found = [lease if lease.released else client.release(lease.id, now=now) for lease in found]
+    _tell_of_caches(app, found)
     code = ExitCode.OK
     if wait is not False and going:
         found, code = _wait(app, client, found, timeout)
@@ -86,6 +91,15 @@ def _agreed(app: App, leases: Sequence[LeaseView]) -> bool:
     for lease in leases:
         app.note(f"  {lease.label}  {lease.id}  {lease.state}  {words.money(lease)}")
     return app.confirm(f"Give back {names([lease.label for lease in leases])}? Everything on the disks is lost.")
+
+
+def _tell_of_caches(app: App, leases: Sequence[LeaseView]) -> None:
+    for lease in leases:
+        if lease.cache_saving_until is not None:
+            app.note(
+                f"{lease.label}: its cache is saved first, until {local_time(lease.cache_saving_until)} at most; its "
+                f"machine is billed meanwhile. `gpulease down {lease.label} --now` does not wait for that"
+            )
 
 
 def _wait(

@@ -149,3 +149,39 @@ def test_a_refusal_of_the_api_is_told(cli: Cli, api: FakeApi) -> None:
     result = cli.run("down", "train")
 
     assert (result.code, result.error) == (5, "Forbidden: not yours")
+
+
+SAVING = {"requested_at": "2026-01-05T12:02:00Z", "deadline": "2026-01-05T12:03:30Z"}
+SAVING["at_most_until"] = "2026-01-05T12:17:00Z"
+
+
+def test_that_the_cache_is_saved_first_is_told_with_the_way_around_it(cli: Cli, api: FakeApi) -> None:
+    waits = "its cache to be saved (until 12:17 UTC at most)"
+    api.add(lease(cache_saving=SAVING))
+    api.after_release[A] = [lease(state="releasing", waiting_for=waits, cache_saving=SAVING)]
+
+    result = cli.run("down", "train")
+
+    assert result.code == 0
+    (told,) = [line for line in result.err.splitlines() if "saved first" in line]
+    assert told.startswith("train: its cache is saved first, until ") and "billed" in told
+    assert "`gpulease down train --now`" in told
+    assert any(f"waiting for {waits}" in line for line in result.err.splitlines())
+    assert [item.query for item in api.of("DELETE")] == [{}]
+
+
+def test_now_is_passed_on_and_nothing_is_said_of_saving(cli: Cli, api: FakeApi) -> None:
+    api.add(lease())
+
+    result = cli.run("down", "train", "--now")
+
+    assert result.code == 0
+    assert "saved first" not in result.err
+    assert [item.query for item in api.of("DELETE")] == [{"now": ["true"]}]
+
+
+def test_now_helps_a_lease_that_is_saving_already(cli: Cli, api: FakeApi) -> None:
+    api.add(lease(state="releasing", cache_saving=SAVING))
+
+    assert cli.run("down", A, "--now").code == 0
+    assert [item.query for item in api.of("DELETE")] == [{"now": ["true"]}]

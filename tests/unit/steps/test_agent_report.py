@@ -204,10 +204,35 @@ def test_a_flush_is_asked_for_until_it_is_no_longer_wanted(world: AgentWorld) ->
     assert world.agent().flushed_at == world.at
 
 
-def test_no_flush_that_nobody_asked_for_is_noted(world: AgentWorld) -> None:
-    world.report(gpus=1, flushed=True)
+def test_an_agent_that_is_asked_is_heard_every_ten_seconds_until_it_is_done(world: AgentWorld) -> None:
+    world.report(gpus=1, seen_seconds_ago={"gpu": 0})
+    world.write_agent(flush_wanted_at=world.at, flush_until=world.at + timedelta(minutes=15))
 
-    assert world.agent().flushed_at is None
+    saving = world.report(gpus=1, seen_seconds_ago={"gpu": 0}, saving=True)
+    said = world.agent().saving_at
+    old_agent = world.report(gpus=1, seen_seconds_ago={"gpu": 0})
+    done = world.report(gpus=1, seen_seconds_ago={"gpu": 0}, flushed=True)
+
+    assert said == world.at
+    answers = [json.loads(each["body"]) for each in (saving, old_agent, done)]
+    assert [each["interval_seconds"] for each in answers] == [10, 10, 60]
+    assert [each["flush_seconds"] for each in answers] == [900, 900, 900]
+    assert (world.agent().saving_at, world.agent().flushed_at) == (None, world.at)
+
+
+def test_a_wish_that_is_over_hurries_nobody(world: AgentWorld) -> None:
+    world.report(gpus=1, seen_seconds_ago={"gpu": 0})
+    world.write_agent(flush_wanted_at=world.at, flush_until=world.at)
+
+    answer = json.loads(world.report(gpus=1, seen_seconds_ago={"gpu": 0}, saving=True)["body"])
+
+    assert (answer["interval_seconds"], answer["flush_seconds"]) == (60, 0)
+
+
+def test_no_flush_that_nobody_asked_for_is_noted(world: AgentWorld) -> None:
+    world.report(gpus=1, flushed=True, saving=True)
+
+    assert world.agent().flushed_at is None and world.agent().saving_at is None
 
 
 # --- readiness --------------------------------------------------------------------------------------------------------

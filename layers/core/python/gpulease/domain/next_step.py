@@ -31,8 +31,10 @@ def what_next(
     lease = record.lease
     flush = open_flush(lease)
     if flush is not None:
-        then = "given back" if lease.state is LeaseState.RELEASING else "stopped, or given back with its cache kept"
-        return NextStep(f"its machine is {then} once its cache is saved", flush.latest)
+        then = "given back" if lease.state is LeaseState.RELEASING else "stopped, or given back and its cache kept"
+        return NextStep(
+            f"its machine is {then} once its cache is saved, at {flush.latest:%H:%M} UTC at most", flush.latest
+        )
     if lease.state is LeaseState.RELEASED:
         return NextStep("nothing: everything is proven gone")
     if lease.state is LeaseState.RELEASING:
