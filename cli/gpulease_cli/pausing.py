@@ -17,7 +17,7 @@ def wait(app: App, client: Client, lease: LeaseView, timeout: int | None, wanted
     """Wait until it is at rest. The code says whether that is what was `wanted`."""
     waiter = Waiter(app, client, [lease], timeout)
     try:
-        waiter.run(progress(app), lambda lease: lease.state not in UNDER_WAY)
+        waiter.run(progress(app).know([lease], client.now()), lambda lease: lease.state not in UNDER_WAY)
     except KeyboardInterrupt:
         app.note(f"Interrupted; it goes on without you, see `gpulease show {lease.label}`")
         return waiter.leases[0], ExitCode.INTERRUPTED

@@ -35,6 +35,12 @@ class Progress:
     ) -> None:
         return None
 
+    def know(self, leases: Sequence[LeaseView], now: datetime) -> Self:
+        """What was told of these leases when they were asked for is no news."""
+        for lease in leases:
+            self._told.update(f"{lease.id} {line}" for line in _news(lease, now))
+        return self
+
     def note(self, line: str) -> None:
         """Something beside the leases, such as an API that does not answer."""
         self._app.note(line)
@@ -54,16 +60,20 @@ class Progress:
                 self._changed(lease, now)
 
     def _tell_news(self, lease: LeaseView, now: datetime) -> None:
-        failed = (words.attempt(item, lease.state, now) for item in lease.attempts if item.failed)
-        notices = (f"note: {text}" for text in lease.notices)
-        warnings = (f"warning: {text}" for text in lease.warnings)
-        for line in (*failed, *notices, *warnings):
+        for line in _news(lease, now):
             if (key := f"{lease.id} {line}") not in self._told:
                 self._told.add(key)
                 self.note(f"{lease.label}: {line}")
 
     def _changed(self, lease: LeaseView, now: datetime) -> None:
         self.note(words.headline(lease, now))
+
+
+def _news(lease: LeaseView, now: datetime) -> list[str]:
+    failed = (words.attempt(item, lease.state, now) for item in lease.attempts if item.failed)
+    notices = (f"note: {text}" for text in lease.notices)
+    warnings = (f"warning: {text}" for text in lease.warnings)
+    return [*failed, *notices, *warnings]
 
 
 class LiveProgress(Progress):

@@ -1,6 +1,7 @@
 """What people are told of a lease's policy and of what happens next."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from gpulease_cli.app import App
@@ -15,6 +16,13 @@ def tell_next(app: App, lease: LeaseView, as_json: bool) -> None:
         return
     when = f" ({local_time(lease.next_at)})" if lease.next_at else ""
     app.say(f"{lease.label}: {lease.state}; next: {lease.next_text or 'nothing'}{when}")
+
+
+def kept_line(lease: LeaseView, now: datetime) -> str:
+    """Until when its owner keeps it; empty = no longer."""
+    if lease.keep_until is None or lease.keep_until <= now or lease.released:
+        return ""
+    return f"until {local_time(lease.keep_until)}, used or not"
 
 
 def policy_lines(policy: Mapping[str, Any]) -> Iterator[str]:
@@ -57,16 +65,23 @@ def agent_line(raw: Mapping[str, Any]) -> str:
     if agent.get("idle_since"):
         parts.append(f"unused since {_moment(agent.get('idle_since'))}")
     if agent.get("gpus") is not None:
-        parts.append(f"{agent['gpus']} GPUs")
+        parts.append(f"{agent['gpus']} GPU{'' if agent['gpus'] == 1 else 's'}{_load(agent)}")
     if agent.get("start_script"):
         parts.append(f"start script {agent['start_script']}")
     parts += [str(problem) for problem in agent.get("problems") or ()]
     return clean("; ".join(parts))
 
 
-def _moment(text: Any) -> str:
-    from datetime import datetime
+def _load(agent: Mapping[str, Any]) -> str:
+    """How much its GPUs computed, and their memory, at the last report; empty = not told."""
+    percent, used, total = (agent.get(name) or () for name in ("gpu_percent", "gpu_memory_used_mib", "gpu_memory_mib"))
+    told = [f"busy {', '.join(f'{each} %' for each in percent)}"] if percent else []
+    if used and total:
+        told.append(f"{sum(used) / 1024:.0f} of {sum(total) / 1024:.0f} GiB in use")
+    return f" ({'; '.join(told)})" if told else ""
 
+
+def _moment(text: Any) -> str:
     try:
         return local_time(datetime.fromisoformat(str(text)))
     except ValueError:
@@ -83,4 +98,4 @@ def _limit(rule: Mapping[str, Any]) -> str:
 
 
 def _pair(name: str, value: str) -> str:
-    return f"  {name + ':':<13} {clean(value)}"
+    return f"  {name + ':':<12} {clean(value)}"

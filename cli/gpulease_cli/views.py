@@ -268,6 +268,11 @@ class LeaseView:
     reason_detail: str
     created_at: datetime | None
     running_at: datetime | None
+    """For the first time."""
+    ready_at: datetime | None
+    """For the last time."""
+    resume_requested_at: datetime | None
+    keep_until: datetime | None
     released_at: datetime | None
     release_requested_at: datetime | None
     spec: Json
@@ -295,6 +300,9 @@ class LeaseView:
             **{key: _text(raw, key) for key in ("id", "name", "owner", "state", "reason", "reason_detail")},
             created_at=_instant(raw, "created_at"),
             running_at=_instant(raw, "running_at"),
+            ready_at=_instant(raw, "ready_at"),
+            resume_requested_at=_instant(raw, "resume_requested_at"),
+            keep_until=_instant(raw, "keep_until"),
             released_at=_instant(raw, "released_at"),
             release_requested_at=_instant(raw, "release_requested_at"),
             spec=spec if isinstance(spec, dict) else {},
@@ -321,6 +329,12 @@ class LeaseView:
         return self.state == "released"
 
     @property
+    def cache_saving_until(self) -> datetime | None:
+        """Until when at most its machine is kept so that the cache can be saved; None = that is not waited for."""
+        saving = self.raw.get("cache_saving")
+        return _instant(saving, "at_most_until") if isinstance(saving, dict) else None
+
+    @property
     def still_billed(self) -> tuple[ResourceView, ...]:
         return tuple(resource for resource in self.resources if resource.billed)
 
@@ -328,15 +342,10 @@ class LeaseView:
     def state_since(self) -> datetime | None:
         """When the present state began, as far as the lease tells."""
         if self.state == "provisioning":
-    @property
-    def cache_saving_until(self) -> datetime | None:
-        """Until when at most its machine is kept so that the cache can be saved; None = that is not waited for."""
-        saving = self.raw.get("cache_saving")
-        return _instant(saving, "at_most_until") if isinstance(saving, dict) else None
-
             return self.attempts[-1].started_at if self.attempts else self.created_at
         by_state = {
-            "running": self.running_at,
+            "running": self.ready_at or self.running_at,
+            "resuming": self.resume_requested_at,
             "pausing": self.pause.requested_at,
             "paused": self.pause.paused_at,
             "releasing": self.release_requested_at,

@@ -6,7 +6,7 @@ from gpulease_cli.app import App
 from gpulease_cli.complete import lease_names
 from gpulease_cli.options import DURATION, api_options, json_option
 from gpulease_cli.resolve import resolve
-from gpulease_cli.told import tell_next
+from gpulease_cli.told import kept_line, tell_next
 
 
 @click.command("keep")
@@ -21,4 +21,7 @@ def command(app: App, lease: str, seconds: int, as_json: bool) -> None:
     gpulease keep train --for 2h
     """
     client = app.client()
-    tell_next(app, client.keep(resolve(client, lease).id, seconds), as_json)
+    kept = client.keep(resolve(client, lease).id, seconds)
+    tell_next(app, kept, as_json)
+    if not as_json:
+        app.say(f"  kept {kept_line(kept, client.now())}")

@@ -76,6 +76,13 @@ def _caches(caches: Sequence[CacheView]) -> str:
     return f"{count} at {cost(total_per_month(caches))} a month (`gpulease cache ls`)"
 
 
+def _next(lease: LeaseView, now: datetime) -> str:
+    """What comes next and in how long; where that is now, its text says so."""
+    if lease.next_at is None or lease.next_at <= now or not lease.next_text:
+        return lease.next_text or lease.reason or "-"
+    return f"in {between(now, lease.next_at)}: {lease.next_text}"
+
+
 def _row(lease: LeaseView, now: datetime) -> list[str]:
     return [
         lease.name,
@@ -86,5 +93,5 @@ def _row(lease: LeaseView, now: datetime) -> list[str]:
         rate(lease.price_per_hour_usd),
         cost(lease.cost_so_far_usd),
         between(lease.created_at, lease.released_at or now),
-        lease.next_text or lease.reason or "-",
+        _next(lease, now),
     ]

@@ -12,7 +12,7 @@ from gpulease_cli.complete import lease_names
 from gpulease_cli.options import api_options, json_option
 from gpulease_cli.resolve import resolve
 from gpulease_cli.text import clean, cost, duration, local_time, rate
-from gpulease_cli.told import agent_line, policy_lines
+from gpulease_cli.told import agent_line, kept_line, policy_lines
 from gpulease_cli.views import LeaseView
 
 
@@ -43,6 +43,7 @@ def _lines(lease: LeaseView, now: datetime) -> Iterator[str]:
     yield from _pair("waiting for", "" if lease.released else lease.waiting_for)
     if lease.next_text:
         yield from _pair("next", lease.next_text + (f" ({local_time(lease.next_at)})" if lease.next_at else ""))
+    yield from _pair("kept", kept_line(lease, now))
     yield from _pair("machine", words.offer(lease.offer) if lease.offer else "")
     yield from _pair("plan", f"{lease.offer.plan} ({lease.offer.kind})" if lease.offer else "")
     yield from _pair("connect", lease.ssh or lease.address)
@@ -92,15 +93,28 @@ def _pair(name: str, value: str) -> Iterator[str]:
         yield f"  {name + ':':<12} {value}"
 
 
+def _joins(spec: Any) -> bool:
+    return spec.get("private_network") not in (None, "none")
+
+
+def _cache(use: Any) -> str:
+    """As it is asked for on the command line."""
+    docker = " with Docker's data" if use.get("docker") else ""
+    paths = ",".join(map(str, use.get("mounts") or ()))
+    return f"{use.get('name')}{':' if paths else ''}{paths}{docker}"
+
+
 def _asked(spec: Any) -> str:
     """The fields of the request that say something, without keys (too long to read)."""
     parts = []
     for key, value in spec.items():
-        if value in (None, "", [], {}) or key in ("ssh_keys", "policy"):
+        if value in (None, "", [], {}, False) or key in ("ssh_keys", "policy"):
+            continue
+        if (key, value) == ("private_network", "none") or (key == "network_scope" and not _joins(spec)):
             continue
         if isinstance(value, list):
             value = ",".join(map(str, value))
         elif isinstance(value, dict):
-            value = ",".join(f"{k}={v}" for k, v in value.items())
+            value = _cache(value) if key == "cache" else ",".join(f"{k}={v}" for k, v in value.items())
         parts.append(f"{key} {value}")
     return clean("; ".join(parts))

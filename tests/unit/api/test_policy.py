@@ -1,5 +1,6 @@
 """Changing a living lease over HTTP: its policy, and that it is in use."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -231,3 +232,17 @@ def test_what_comes_next_is_not_called_a_pause_where_that_would_keep_nothing(
 
     assert shown == listed and shown["text"].startswith(word)
     assert ("keep nothing" in shown["text"]) is not stops
+
+
+def test_what_its_agent_told_of_the_gpus_is_shown(world: World, client: Client) -> None:
+    lease_id = running_lease(world, client)
+    quiet_since(world, lease_id, minutes=20)
+    told = {"gpus": 1, "gpu_models": ("NVIDIA A100",), "gpu_percent": (97,)}
+    told |= {"gpu_memory_mib": (81920,), "gpu_memory_used_mib": (70123,)}
+    agent = world.agents.load(lease_id)
+    world.agents.save(agent.model_copy(update=told))
+
+    view = client.get(f"/v1/leases/{lease_id}").json
+
+    assert {name: view["agent"][name] for name in told} == json.loads(json.dumps(told))
+    assert view["ready_at"] == "2026-01-05T13:10:00Z"

@@ -26,6 +26,17 @@ def test_ls_shows_what_can_still_cost_money_and_the_sum(cli: Cli, api: FakeApi) 
     assert total == "Total: $2.897/h"
 
 
+def test_ls_says_in_how_long_what_comes_next_happens(cli: Cli, api: FakeApi) -> None:
+    plan = "paused (idle): nothing has used it for 30 minutes"
+    api.add(lease(A, "train", next={"text": plan, "at": "2026-01-05T12:27:00Z"}))
+    api.add(lease(B, "serve", next={"text": f"within a minute: {plan}", "at": "2026-01-05T12:02:00Z"}))
+
+    _, train, serve, _ = cli.run("ls").out.splitlines()
+
+    assert train.endswith(f"  in 25m00s: {plan}")
+    assert serve.endswith(f"  within a minute: {plan}")
+
+
 def test_ls_all_shows_released_ones_too(cli: Cli, api: FakeApi) -> None:
     api.add(released({**lease(C, "old"), "cost_so_far_usd": None}))
 
@@ -130,6 +141,35 @@ def test_show_tells_everything_that_matters(cli: Cli, api: FakeApi) -> None:
         "instance vultr/ewr 203.0.113.7 ($2.397/h): held, active/running/ok, billed, $0.04 so far",
     ):
         assert part in out
+
+
+def test_show_counts_from_when_it_last_became_so(cli: Cli, api: FakeApi) -> None:
+    api.add(lease(A, "train", ready_at="2026-01-05T12:01:50Z"))
+    api.add(lease(B, "back", state="resuming", resume_requested_at="2026-01-05T12:01:58Z"))
+
+    assert cli.run("show", "train").out.startswith(f"train  {A}  running for 10s\n")
+    assert cli.run("show", "back").out.startswith(f"back  {B}  resuming for 2s\n")
+
+
+def test_show_tells_until_when_it_is_kept_and_what_its_gpus_do(cli: Cli, api: FakeApi) -> None:
+    agent = {"last_report_at": "2026-01-05T12:01:00Z", "gpus": 2, "gpu_percent": [97, 0]}
+    agent |= {"gpu_memory_mib": [81920, 81920], "gpu_memory_used_mib": [70656, 1024]}
+    api.add(lease(A, "train", keep_until="2026-01-05T14:00:00Z", agent=agent))
+    api.add(lease(B, "other", keep_until="2026-01-05T12:00:00Z"))
+
+    out = cli.run("show", "train").out
+
+    assert "kept:        until 2026-01-05" in out and "used or not" in out
+    assert "2 GPUs (busy 97 %, 0 %; 70 of 160 GiB in use)" in out
+    assert "kept:" not in cli.run("show", "other").out
+
+
+def test_show_tells_what_was_asked_for_as_one_would_ask_for_it(cli: Cli, api: FakeApi) -> None:
+    cache = {"name": "models", "mounts": ["/root/.cache", "/data"], "docker": True}
+    spec = {"gpu": ["A100"], "private_network": "none", "network_scope": "owner", "retry_not_ready": False}
+    api.add(lease(A, "train", spec={**spec, "cache": cache}))
+
+    assert "asked for:   gpu A100; cache models:/root/.cache,/data with Docker's data\n" in cli.run("show", "train").out
 
 
 def test_an_unknown_lease_is_exit_4_with_a_suggestion(cli: Cli, api: FakeApi) -> None:

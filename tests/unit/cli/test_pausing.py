@@ -51,6 +51,15 @@ def test_pause_waits_until_it_is_paused_and_tells_what_it_costs_still(cli: Cli, 
     assert [seen.path for seen in api.seen if seen.method == "POST"] == ["/v1/leases/l-aaaaaaaaaaaa/pause"]
 
 
+def test_what_was_told_when_the_machine_was_rented_is_not_told_again(cli: Cli, api: FakeApi) -> None:
+    old, new = "bare metal can take up to 55 minutes", "its disk is slow"
+    api.add(lease(notices=[old]), pausing(notices=[old]), pausing(notices=[old]), paused() | {"notices": [old, new]})
+
+    told = cli.run("pause", "train").err
+
+    assert old not in told and new in told
+
+
 def test_a_dry_run_changes_nothing_and_says_both_prices(cli: Cli, api: FakeApi) -> None:
     api.add(lease())
     api.plan = PLAN

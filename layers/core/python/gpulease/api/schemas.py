@@ -174,6 +174,10 @@ class AgentView(View):
 
     last_report_at: datetime | None
     silent: bool = Field(description="It has missed reports: whether the machine is used cannot be told")
+    gpu_models: tuple[str, ...]
+    gpu_percent: tuple[int, ...] = Field(description="How much each GPU computed at the last report")
+    gpu_memory_mib: tuple[int, ...]
+    gpu_memory_used_mib: tuple[int, ...]
     activity_at: dict[Signal, datetime] = Field(description="When each signal of use was last seen")
     idle_since: datetime | None = Field(description="From when on idleness counts; may lie ahead")
     gpus: int | None
@@ -221,6 +225,8 @@ class LeaseView(View):
     epoch: int
     created_at: datetime
     running_at: datetime | None
+    ready_at: datetime | None = Field(description="When it last became running; `running_at` is the first time")
+    resume_requested_at: datetime | None = Field(description="While it is being resumed")
     release_requested_at: datetime | None
     released_at: datetime | None
     spec: LeaseSpec
