@@ -97,11 +97,15 @@ class AgentServer:
         assert self.server is not None
         return self.server.stack.deps
 
+    @property
+    def client(self) -> Client:
+        """As its user."""
+        token = json.loads((self._folder / "api.json").read_text(encoding="utf-8"))["token"]
+        return Client(self.url, token, timeout_seconds=20)
+
     def up(self, **request: Any) -> str:
         """Ask for a lease; its id."""
-        token = json.loads((self._folder / "api.json").read_text(encoding="utf-8"))["token"]
-        client = Client(self.url, token, timeout_seconds=20)
-        return client.create_lease(request, idempotency_key=f"key-{next(_numbers)}").id
+        return self.client.create_lease(request, idempotency_key=f"key-{next(_numbers)}").id
 
     def lease(self, lease_id: str) -> Lease:
         """As it is in the ledger."""
