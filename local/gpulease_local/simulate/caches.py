@@ -5,6 +5,7 @@ from typing import Any
 
 from gpulease.domain.lease import LeaseKind, LeaseState
 from gpulease.domain.record import LeaseRecord
+from gpulease.domain.resource import ResourceKind
 
 from gpulease_local.simulate.clouds import VOLUME
 from gpulease_local.simulate.virtual import OWNER, ApiRefused, VirtualStack
@@ -42,6 +43,20 @@ def not_surviving(stack: VirtualStack) -> list[str]:
         if not billed.intersection(held):
             wrong.append(f"{record.lease.id}: its volume {held} is gone")
     return wrong
+
+
+def not_at_its_machine(stack: VirtualStack, lease_id: str) -> list[str]:
+    """Of a lease that is written as running: its cache's volume, where the book does not have it at its machine."""
+    record = stack.record(lease_id)
+    attempt = record.lease.attempt
+    machines = record.of_kind(ResourceKind.INSTANCE, attempt.number if attempt is not None else 0)
+    here = {machine.provider_id for machine in machines}
+    volumes = [
+        volume for cache in caches(stack) for volume in cache.resources if cache.lease.id == record.lease.cache_id
+    ]
+    held = [volume.provider_id for volume in volumes if volume.released_at is None]
+    users = {each: stack.clouds.user_of(each) for each in held}
+    return [f"runs_without_cache: {each} is at {user or 'nobody'}" for each, user in users.items() if user not in here]
 
 
 class CacheLife:

@@ -8,7 +8,7 @@ import gc
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpulease.domain.lease import LeaseState
@@ -17,7 +17,7 @@ from gpulease_sim.aws import Settings as AwsSettings
 
 from gpulease_local.asl import Invoke, TaskReply, TransitionEvent
 from gpulease_local.simulate.audit import audit
-from gpulease_local.simulate.caches import CacheLife, not_surviving, others_ended
+from gpulease_local.simulate.caches import CacheLife, not_at_its_machine, not_surviving, others_ended
 from gpulease_local.simulate.crash_report import WAYS as WAYS
 from gpulease_local.simulate.crash_report import CrashReport as CrashReport
 from gpulease_local.simulate.crash_report import Point as Point
@@ -180,6 +180,8 @@ class OneLease:
         self.stack.engine.call_at(self.stack.clock.time() + 5.0, act)
 
     def _runs(self, lease_id: str) -> None:
+        if is_lease(lease_id) and self._workflow.cache is not None:
+            self._cache_problems += not_at_its_machine(self.stack, lease_id)
         if is_lease(lease_id) and self._workflow.pause_after is not None and not self._was_paused:
             if not self._asked_to_pause:
                 self._asked_to_pause, self._lease = True, self._lease or lease_id
@@ -194,17 +196,17 @@ class OneLease:
         self.stack.engine.call_at(self.stack.clock.time() + self._workflow.paused_for, self._resume)
 
     def _pause(self) -> None:
-        self._say_word("pause", self._pause)
+        self._say_word("pause", self._pause, {})
 
     def _resume(self) -> None:
-        self._say_word("resume", self._resume)
+        self._say_word("resume", self._resume, self._workflow.resume)
 
-    def _say_word(self, word: str, again: Callable[[], None]) -> None:
+    def _say_word(self, word: str, again: Callable[[], None], query: Mapping[str, str]) -> None:
         if self._gave_back:
             return
         try:
             with self.effects.inside(API_FUNCTION, self._lease):
-                self.stack.api("POST", f"/v1/leases/{self._lease}/{word}")
+                self.stack.api("POST", f"/v1/leases/{self._lease}/{word}", query=dict(query))
         except (ApiRefused, Killed) as refused:
             if isinstance(refused, ApiRefused) and refused.status == 409:
                 # Given back, or in another state, by now.
@@ -233,7 +235,7 @@ class OneLease:
     def _has_ended(self) -> bool:
         leases = self.stack.leases()
         if self._workflow.cache is not None and not self._cache.removed and others_ended(self.stack):
-            self._cache_problems = [f"cache_lost: {what}" for what in not_surviving(self.stack)]
+            self._cache_problems += [f"cache_lost: {what}" for what in not_surviving(self.stack)]
             self._remove_cache()
         return bool(leases) and all(lease.state is LeaseState.RELEASED for lease in leases)
 

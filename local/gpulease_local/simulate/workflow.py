@@ -1,7 +1,7 @@
 """A workflow whose effects are crash points, and small accounts that behave the same in every run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpulease_sim.aws import Behaviour as AwsBehaviour
@@ -81,6 +81,8 @@ class Workflow:
     """Paused so many seconds after it first runs, resumed `paused_for` seconds after that is done, and given back
     `hold_seconds` after it runs again."""
     paused_for: float = 30.0
+    resume: Mapping[str, str] = field(default_factory=dict)
+    """What its user asks of a resume (query parameters)."""
     cache: Mapping[str, Any] | None = None
     """Made before the lease, used by it, and removed after it."""
     saves_for: float | None = None

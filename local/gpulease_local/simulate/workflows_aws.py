@@ -27,6 +27,11 @@ _WITH_GROUP = _ONE | {"private_network": "required", "network_scope": "lease"}
 _CACHE = {"name": "models", "provider": "aws", "region": "us-east-1", "zone": "us-east-1b", "size_gb": 20}
 _CACHED: dict[str, Any] = {"cache": _CACHE, "hold_seconds": 5.0}
 _PAUSED: dict[str, Any] = {"pause_after": 10.0, "hold_seconds": 5.0}
+_REPLACED: dict[str, Any] = {
+    "cache": _CACHE,
+    "pause_after": 10.0,
+    "resume": {"on_no_capacity": "replace", "wait_seconds": "0"},
+}
 AWS_WORKFLOWS: tuple[Workflow, ...] = (
     Workflow("aws_with_network", _WITH_GROUP, aws=_ruled(), hold_seconds=5.0),
     Workflow("aws_spot", _ONE | {"spot": "spot"}, aws=_ruled(), hold_seconds=5.0),
@@ -55,6 +60,26 @@ AWS_WORKFLOWS: tuple[Workflow, ...] = (
         _ONE,
         aws=_ruled(Rule(change={"start_failure": "Server.InsufficientInstanceCapacity", "start_failures": 1})),
         **_PAUSED,
+    ),
+    # No capacity for the stopped machine: its cache's volume goes over to a new one, and the old one is given back.
+    Workflow(
+        "replace_with_cache",
+        _ONE,
+        aws=_ruled(Rule(nth=(1,), change={"start_failure": "Server.InsufficientInstanceCapacity"})),
+        **_REPLACED,
+        # For the old one to be gone first.
+        hold_seconds=60.0,
+    ),
+    # The new one cannot be had either: the stopped one is started at the next resume, with the volume back.
+    Workflow(
+        "replace_comes_to_nothing_with_cache",
+        _ONE,
+        aws=_ruled(
+            Rule(nth=(1,), change={"start_failure": "Server.InsufficientInstanceCapacity", "start_failures": 1}),
+            Rule(nth=(2,), change={"launch_failure": "Server.InsufficientInstanceCapacity"}),
+        ),
+        **_REPLACED,
+        hold_seconds=5.0,
     ),
     *(
         Workflow(f"aws_cancel_at_{state}", _WITH_GROUP, aws=_ruled(), cancel_at=state)

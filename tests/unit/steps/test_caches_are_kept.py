@@ -1,11 +1,11 @@
-"""A cache that a lease is about to use is neither removed nor does it end; one that cannot be had is told at once."""
+"""A cache that a lease is about to use is neither removed nor does it end."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.lease import LeaseState
 from gpulease.ports import Change
 from gpulease_local.simulate.virtual import OWNER, ApiRefused
 
@@ -13,7 +13,6 @@ from tests.support.cache_world import Caches
 from tests.support.pause_world import PauseWorld
 
 S = LeaseState
-NO_CAPACITY = "InsufficientInstanceCapacity"
 ON_AWS = {"provider": "aws", "region": "us-east-1", "zone": "us-east-1a"}
 USES: dict[str, Any] = {
     "providers": ["aws"],
@@ -55,22 +54,3 @@ def test_a_cache_does_not_end_while_a_lease_starts_with_it(world: PauseWorld) ->
 
     assert world.lease(lease_id).state in (S.REQUESTED, S.PROVISIONING)
     assert world.stack.lease(cache).state is S.RUNNING
-
-
-def test_a_new_machine_that_would_need_the_stopped_ones_volume_is_told_at_once(world: PauseWorld) -> None:
-    Caches(world.stack).make(OWNER, **ON_AWS)
-    lease_id = world.up(name="box", **USES)
-    world.paused(lease_id)
-    world.fault(action="StartInstances", code=NO_CAPACITY)
-
-    world.resume(lease_id, on_no_capacity="replace")
-    world.until(lease_id, S.RESUMING, within=10)
-    world.until(lease_id, S.PAUSED, within=600)
-
-    pause = world.lease(lease_id).pause
-    assert pause is not None and pause.resume_failed in (Reason.CACHE_BUSY, Reason.NO_CAPACITY)
-    assert len(world.machines_booked()) == 1
-    world.no_faults()
-    world.resume(lease_id)
-    world.until(lease_id, S.RUNNING, within=900)
-    world.assert_right()

@@ -126,6 +126,12 @@ class VolumeAttachment(Model):
     """When people were told that it does not come free."""
     left: bool = False
     """The cache no longer counts this machine as its user."""
+    hand_over_at: Instant | None = None
+    """Since when a stopped machine is to hand it over to a new one: whether it still has it is seen, not known."""
+    detach_asked_at: Instant | None = None
+    """Of the last detach call, which may still take effect."""
+    dropped: bool = False
+    """The cache is gone; the machine goes on without it."""
 
 
 class PauseMode(StrEnum):

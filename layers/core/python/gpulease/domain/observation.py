@@ -46,6 +46,8 @@ class Observation:
     size_gb: int = 0
     exempt: bool = False
     """Marked by people at the provider as not to be touched by the sweep (tag `gpulease:keep`)."""
+    volume_ids: tuple[str, ...] | None = None
+    """Of machines: provider ids of the volumes that hang at it; None = not told."""
     reason: str = ""
     """Where it failed, or fell back to stopped by itself: why, as a value of `lease.Reason`; empty = not told."""
 

@@ -1,5 +1,7 @@
 """Attach the cache's volume to the machine: asked for at most every few seconds, until it is seen attached.
 
+A stopped machine that is started again is made the cache's user again first, and has its volume before it starts.
+
 Invariants: that it will be asked for is written before it is asked, so a machine that may have the volume leaves it
 only when the volume is seen free; nothing is shown as attached before the provider says so (C34); a volume that hangs
 at another machine is never taken from it (C36).
@@ -9,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from gpulease.domain.cache import volume_of
+from gpulease.domain.hand_over import may_be_on_its_way, patient_anew, starts_again
 from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, Reason, VolumeAttachment
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.record import Change, LeaseRecord
@@ -35,7 +38,7 @@ from gpulease.steps.base import (
     waiting_for,
     with_attempt,
 )
-from gpulease.steps.cache import cache_of
+from gpulease.steps.cache import cache_of, take_back
 from gpulease.steps.machine import machine_of, without
 from gpulease.steps.observing import may_change, may_read, observe, throttled_pause_seconds
 from gpulease.steps.staying import look_again
@@ -62,11 +65,17 @@ def _turn(command: StepCommand, deps: Deps) -> Outcome:
     attempt, machine = record.lease.attempt, machine_of(record)
     if attempt is None or attempt.reason is not None or machine is None:
         return Outcome("failed")
-    if attempt.volume is None:
+    if attempt.volume is None or attempt.volume.dropped:
         return Outcome("not_wanted")
-    if attempt.volume.attached_at is not None:
+    if attempt.volume.attached_at is not None and not attempt.volume.left:
         return Outcome("attached")
-    if attempt.volume.deadline is None:
+    if starts_again(record.lease):
+        not_had = take_back(record, attempt, deps)
+        if not_had is not None:
+            return not_had
+        record = load_current(command, deps, *IN_PROVISION)
+        attempt = record.lease.attempts[attempt.number - 1]
+    if attempt.volume is not None and attempt.volume.deadline is None:
         attempt, record = _with_deadline(record, attempt, attempt.volume, command, deps)
     cache = cache_of(record.lease, deps)
     volume = volume_of(cache) if cache is not None else None
@@ -94,7 +103,7 @@ def _look(record: LeaseRecord, attempt: Attempt, machine: Resource, volume: Reso
         return Outcome("waiting", LOOK_PAUSE_SECONDS)
     try:
         seen = provider.observe(ref_of(volume))
-        if isinstance(seen, Observation) and seen.attached and seen.attached_to == machine.provider_id:
+        if isinstance(seen, Observation) and _is_at(machine, seen, attempt, now):
             return _attached(record, attempt, machine, volume, seen, deps)
         shown = observe(deps, machine)
     except ProviderAuthFailed as error:
@@ -109,10 +118,20 @@ def _look(record: LeaseRecord, attempt: Attempt, machine: Resource, volume: Reso
         return Outcome("failed") if lost.what == "failed" else Outcome("waiting", LOOK_PAUSE_SECONDS)
     if late:
         return _fail(record, deps, _why_late(seen, machine, attempt))
-    if not isinstance(shown, Observation) or shown.condition is not Condition.READY:
-        # Refused as long as it boots (C34).
+    if not starts_again(record.lease) and _boots(shown):
+        # Refused as long as it boots (C34). A stopped one takes its volume as it lies there.
         return Outcome("waiting", LOOK_PAUSE_SECONDS)
     return _ask_when_due(record, attempt, machine, volume, seen, provider, deps)
+
+
+def _boots(shown: Observation | Absent | None) -> bool:
+    return not isinstance(shown, Observation) or shown.condition is not Condition.READY
+
+
+def _is_at(machine: Resource, seen: Observation, attempt: Attempt, now: datetime) -> bool:
+    """Whether the volume is attached there, and no detach that was asked for may still take it away."""
+    leaves = attempt.volume is not None and may_be_on_its_way(attempt.volume, now)
+    return seen.attached and seen.attached_to == machine.provider_id and not leaves
 
 
 def _ask_when_due(
@@ -127,6 +146,9 @@ def _ask_when_due(
     now, asked = deps.clock.now(), attempt.volume
     if asked is None or isinstance(seen, Absent) or (seen.attached_to and seen.attached_to != machine.provider_id):
         # It may be missing from a read, or still be on its way from another machine.
+        return Outcome("waiting", TRY_PAUSE_SECONDS)
+    if seen.attached:
+        # For how long, after a detach, the next looks tell.
         return Outcome("waiting", TRY_PAUSE_SECONDS)
     if asked.accepted_at is not None and now - asked.accepted_at < ASK_AGAIN_AFTER:
         return Outcome("waiting", _look_pause(attempt, deps))
@@ -148,7 +170,8 @@ def _ask(
 ) -> Outcome:
     """Write that it is asked for, ask once, and write down a refusal. An unclear answer is as good as accepted."""
     lease, now = record.lease, deps.clock.now()
-    asking = _with(lease, attempt, before, tries=before.tries + 1, accepted_at=now, ever_accepted=True)
+    asked = {"tries": before.tries + 1, "accepted_at": now, "ever_accepted": True, "free_looks": 0}
+    asking = _with(lease, attempt, before, **asked, hand_over_at=None)
     deps.ledger.commit(Change(lease_id=lease.id, lease=asking, epoch=lease.epoch))
     lease = asking.model_copy(update={"version": lease.version + 1})
     attempt = lease.attempts[attempt.number - 1]
@@ -187,7 +210,9 @@ def _attached(
         return Outcome("not_wanted")
     record_fact(deps, volume.lease_id, volume.id, partial(_at, machine=machine.id, words=seen.words))
     now = deps.clock.now()
-    lease = _with(record.lease, attempt, attempt.volume, attached_at=now, ever_accepted=True)
+    lease = _with(record.lease, attempt, attempt.volume, **_SEEN, attached_at=now)
+    if starts_again(lease) and lease.resume is not None:
+        lease = lease.model_copy(update={"resume": patient_anew(lease.resume, now)})
     tries = attempt.volume.tries
     told = event(
         lease.id,
@@ -199,6 +224,10 @@ def _attached(
     )
     deps.ledger.commit(Change(lease_id=lease.id, lease=lease, events=(told,), epoch=record.lease.epoch))
     return Outcome("attached")
+
+
+_SEEN: dict[str, object] = {"ever_accepted": True, "hand_over_at": None, "detach_asked_at": None, "free_looks": 0}
+"""Of a volume that is seen attached: what was asked for before is over."""
 
 
 def _at(record: LeaseRecord, volume: Resource, *, machine: str, words: str) -> Change | None:

@@ -5,7 +5,7 @@ finds it; a use that nobody took off (cut off, lost, written by a late twin) is 
 by the next who wants it, who both ask the user's lease.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from gpulease.domain.cache import (
     COMING_STATES,
@@ -36,12 +36,16 @@ from gpulease.errors import LeaseConflict, LeaseNotFound, LeaseSuperseded
 from gpulease.ports import Deps
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, fail_attempt, waiting_for, with_attempt
+from gpulease.steps.handing_over import hand_over
 from gpulease.steps.starting import start_release
 
 TRIES = 8
 """Of one write to a cache's row in one call; few want one cache at once."""
 PATIENCE = timedelta(minutes=30)
 """How long a lease waits for a cache whose user is on its way out. Nothing is billed meanwhile."""
+PATIENCE_OF_STOPPED = timedelta(minutes=10)
+"""The same of one that starts its stopped machine: with the time for attaching it stays below what `check_leases` takes
+for a resume that cannot end."""
 BUSY_PAUSE_SECONDS = 15
 
 
@@ -86,16 +90,69 @@ def take(record: LeaseRecord, attempt: Attempt, deps: Deps) -> Outcome | None:
             return None
         user = user_of(cache.lease)
         if user is not None and _still_needs(user.lease_id, cache.lease.id, user.member, deps):
-            return _busy(record, attempt, cache.lease, user.lease_id, deps)
+            kept = _kept_user(record, user.member)
+            if kept is None:
+                return _busy(record, attempt.started_at + PATIENCE, cache.lease, user.lease_id, deps)
+            not_yet = hand_over(record, kept, cache, deps)
+            if not_yet is not None:
+                return not_yet
+            lease = deps.ledger.load(record.lease.id).lease
         lease = _wants(lease, attempt.number, cache.lease.id, deps)
-        try:
-            wanted = taken(cache.lease, member, deps.clock.now())
-            deps.ledger.commit(Change(lease_id=wanted.id, lease=wanted, epoch=cache.lease.epoch))
-        except (LeaseConflict, LeaseSuperseded):
-            cache = cache_of(record.lease, deps)
-            continue
-        return None
+        if _claimed(cache, member, deps):
+            return None
+        cache = cache_of(record.lease, deps)
     return Outcome("waiting", BUSY_PAUSE_SECONDS)
+
+
+def take_back(record: LeaseRecord, attempt: Attempt, deps: Deps) -> Outcome | None:
+    """Make the stopped machine that is started the one user of its cache again. None = it is.
+
+    Before it starts: where the cache cannot be had, nothing of it is billed. The lease's row may be written too, so it
+    must be read again. Asks nothing of a provider. Raises LeaseSuperseded, LeaseConflict (the lease moved on).
+    """
+    resume, member, lease = record.lease.resume, member_of(record.lease.id, attempt.number), record.lease
+    for _ in range(TRIES):
+        cache = cache_of(lease, deps)
+        if cache is None or not is_usable(cache.lease) or volume_of(cache) is None:
+            return _goes_on_without(lease, attempt, deps)
+        user = user_of(cache.lease)
+        others = user is not None and user.member != member
+        if user is not None and others and _still_needs(user.lease_id, cache.lease.id, user.member, deps):
+            until = (resume.requested_at if resume is not None else attempt.started_at) + PATIENCE_OF_STOPPED
+            return _busy(record, until, cache.lease, user.lease_id, deps)
+        lease = _wants(lease, attempt.number, cache.lease.id, deps)
+        if cache.lease.members == (member,) or _claimed(cache, member, deps):
+            return None
+    return Outcome("waiting", BUSY_PAUSE_SECONDS)
+
+
+def _kept_user(record: LeaseRecord, member: str) -> Resource | None:
+    """The lease's own stopped machine, kept while a new one is tried, if that is the user."""
+    kept = kept_before(record) if record.lease.resume is not None else None
+    return kept if kept is not None and kept.id == member else None
+
+
+def _claimed(cache: LeaseRecord, member: str, deps: Deps) -> bool:
+    """Whether the cache's row names this machine as its user now; False = somebody else has written it meanwhile."""
+    wanted, volume = taken(cache.lease, member, deps.clock.now()), volume_of(cache)
+    rows = () if volume is None or volume.attached_to in ("", member) else (_detached(volume),)
+    try:
+        deps.ledger.commit(Change(lease_id=wanted.id, lease=wanted, resources=rows, epoch=cache.lease.epoch))
+    except (LeaseConflict, LeaseSuperseded):
+        return False
+    return True
+
+
+def _goes_on_without(lease: Lease, attempt: Attempt, deps: Deps) -> Outcome:
+    """A machine that once ran is not kept from its owner because its cache is gone."""
+    if attempt.volume is not None:
+        now, text = deps.clock.now(), "its cache is gone; the machine goes on without it"
+        dropped = attempt.model_copy(update={"volume": attempt.volume.model_copy(update={"dropped": True})})
+        warnings = tuple(dict.fromkeys((*lease.warnings, text)))
+        changed = with_attempt(lease, dropped).model_copy(update={"warnings": warnings, "updated_at": now})
+        told = event(lease.id, now, "cache_gone", f"{lease.name}: {text}", "warning")
+        deps.ledger.commit(Change(lease_id=lease.id, lease=changed, events=(told,), epoch=lease.epoch))
+    return Outcome("not_wanted")
 
 
 def _wants(lease: Lease, number: int, holder: str, deps: Deps) -> Lease:
@@ -116,15 +173,13 @@ def _still_needs(lease_id: str, holder: str, member: str, deps: Deps) -> bool:
     return member_needs_cache(record, holder, member)
 
 
-def _busy(record: LeaseRecord, attempt: Attempt, cache: Lease, user: str, deps: Deps) -> Outcome:
-    """Its user is another machine. One that is going is waited for (C36); one that stays is not."""
+def _busy(record: LeaseRecord, until: datetime, cache: Lease, user: str, deps: Deps) -> Outcome:
+    """Its user is another machine. One that is going is waited for (C36), until then; one that stays is not."""
     now = deps.clock.now()
     other = deps.ledger.load(user).lease
-    going = other.state is LeaseState.RELEASING or other.attempt is None
-    if user == record.lease.id:
-        # A stopped machine of its own that is kept has it until it is given back, and that waits for the new one.
-        going = record.lease.resume is None or kept_before(record) is None
-    if going and now - attempt.started_at < PATIENCE:
+    # Of its own machines, those that were tried before are on their way out.
+    going = user == record.lease.id or other.state is LeaseState.RELEASING or other.attempt is None
+    if going and now < until:
         told = waiting_for(record, now, f"cache {cache.name}, which the last machine is leaving")
         if told is not None:
             deps.ledger.commit(told)

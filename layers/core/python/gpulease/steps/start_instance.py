@@ -8,12 +8,15 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from gpulease.domain.agent import for_start
+from gpulease.domain.cache import to_leave, volume_of
+from gpulease.domain.hand_over import needs_volume, seen_by_resume, unseen
 from gpulease.domain.lease import LeaseState, Reason, ResumeMode, ResumeProgress
-from gpulease.domain.observation import Absent, Condition
+from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change, LeaseRecord
-from gpulease.domain.resource import Resource
+from gpulease.domain.resource import Resource, ResourceState
 from gpulease.domain.resume import asked_to_start, given_up_resuming, gives_up_at, kept_machine, new_machine, started
+from gpulease.domain.transitions import event
 from gpulease.errors import (
     CapacityRefused,
     ProviderAuthFailed,
@@ -26,12 +29,15 @@ from gpulease.errors import (
 from gpulease.pause_facts import offer_of_machine
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
-from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of
+from gpulease.steps.base import Outcome, StepCommand, load_current, ref_of, with_attempt
+from gpulease.steps.cache import cache_of
 from gpulease.steps.observing import throttled_pause_seconds
 from gpulease.steps.pausing import decided, gone
-from gpulease.steps.starting import go_on, workflow_name
+from gpulease.steps.starting import go_on, start_release, workflow_name
 
-OUTCOMES = frozenset({"started", "waiting", "new_machine", "paused", "lost", "handed_over", "superseded"})
+OUTCOMES = frozenset(
+    {"started", "waiting", "without_volume", "new_machine", "paused", "lost", "handed_over", "superseded"}
+)
 HAND_OVER_AFTER = timedelta(hours=6)
 AUTH_PAUSE_SECONDS = 30
 FINAL = frozenset({Reason.QUOTA_EXCEEDED, Reason.REJECTED})
@@ -50,7 +56,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         go_on(record, "resume", deps)
         return Outcome("handed_over")
     if progress.started_at is not None:
-        return Outcome("started")
+        return _cache_first(record, deps) or Outcome("started")
     machine = kept_machine(record)
     if machine is None:
         decided(given_up_resuming(record, deps.clock.now(), Reason.LOST, "its machine was given back"), deps)
@@ -76,6 +82,7 @@ def _turn(record: LeaseRecord, progress: ResumeProgress, machine: Resource, deps
         return _not_now(machine, error, deps)
     if isinstance(seen, Absent):
         return Outcome("lost") if gone(record, machine, provider, deps) else Outcome("waiting", 5)
+    record = _with_volume_as_shown(record, progress, seen, deps)
     if seen.condition in STARTING:
         if not progress.tries:
             # Somebody else has started it: what was told before that is as old as after a start of ours.
@@ -84,9 +91,49 @@ def _turn(record: LeaseRecord, progress: ResumeProgress, machine: Resource, deps
     if over:
         why = progress.last_error or f"the provider shows {seen.words}"
         return _give_up(record, machine, _reason(progress.refused_for), why, deps)
+    cache_first = _cache_first(record, deps)
+    if cache_first is not None:
+        return cache_first
     if progress.next_try_at is not None and now < progress.next_try_at:
         return Outcome("waiting", _until(progress, now))
     return _ask(record, machine, provider, deps)
+
+
+def _with_volume_as_shown(record: LeaseRecord, progress: ResumeProgress, seen: Observation, deps: Deps) -> LeaseRecord:
+    """The lease with its cache's volume noted as not attached where the machine is shown without it.
+
+    Somebody may have detached it by hand from a machine that lay stopped for weeks, and started without it the machine
+    would write to the directories below its mounts. The look that precedes a start tells it, so it costs no call.
+    """
+    lease = record.lease
+    attempt = lease.attempt
+    if attempt is None or attempt.volume is None or attempt.volume.attached_at is None or seen.volume_ids is None:
+        return record
+    if seen_by_resume(attempt.volume, progress):
+        # Just read from the volume itself, which knows earlier than the machine.
+        return record
+    cache = cache_of(lease, deps)
+    volume = volume_of(cache) if cache is not None else None
+    if volume is None or volume.provider_id in seen.volume_ids:
+        return record
+    now = deps.clock.now()
+    text = f"its cache's volume {volume.provider_id} is not at the stopped machine any more; it is attached again"
+    told = event(lease.id, now, "cache_not_attached", f"{lease.name}: {text}", "warning", resource_id=volume.id)
+    changed = with_attempt(lease, attempt.model_copy(update={"volume": unseen(attempt.volume)}))
+    deps.ledger.commit(Change(lease_id=lease.id, lease=changed, events=(told,), epoch=lease.epoch))
+    return deps.ledger.load(lease.id)
+
+
+def _cache_first(record: LeaseRecord, deps: Deps) -> Outcome | None:
+    """Where its cache's volume does not hang at the machine, that comes before the start: nothing is billed while it is
+    waited for, and the agent of a machine that boots again expects it soon. None = it hangs there, or there is none."""
+    attempt = record.lease.attempt
+    if attempt is None or not needs_volume(attempt):
+        return None
+    if any(r.state is ResourceState.RELEASING for r in record.resources) or to_leave(record):
+        # A new machine that was tried in vain may have it still, and what gave that back ended with the pause.
+        start_release(record, deps, "cache")
+    return Outcome("without_volume")
 
 
 def _until(progress: ResumeProgress, now: datetime) -> int:
@@ -133,7 +180,7 @@ def _started(record: LeaseRecord, machine: Resource, words: str, provider: Provi
         time_to_boot=timedelta(seconds=provider.ready_deadline_seconds(offer)),
     )
     deps.ledger.commit(change)
-    return Outcome("started", 5)
+    return _cache_first(deps.ledger.load(record.lease.id), deps) or Outcome("started", 5)
 
 
 def _failed(

@@ -106,8 +106,18 @@ def observed_instance(raw: Raw, region: str, checks: str = "", marker: str = "")
         zone=zone_of(raw),
         spot=raw.get("InstanceLifecycle") == "spot",
         exempt=_exempt(raw),
+        volume_ids=_hanging(raw),
         reason=reason_of(why),
     )
+
+
+def _hanging(instance: Raw) -> tuple[str, ...] | None:
+    """Volumes that hang at an instance, and are not on their way from it."""
+    shown = instance.get("BlockDeviceMappings")
+    if shown is None:
+        return None
+    disks = [each.get("Ebs") or {} for each in shown]
+    return tuple(str(disk.get("VolumeId", "")) for disk in disks if disk.get("Status") not in ("detaching", "detached"))
 
 
 def state_reason(raw: Raw) -> str:
