@@ -152,7 +152,9 @@ def _usage_line(error: click.ClickException) -> str:
         near = sorted(error.possibilities or [])
         return f"{error.option_name}: no such option; {f'did you mean {near[0]}?' if near else helped}"
     if isinstance(error, click.MissingParameter) and error.param is not None:
-        return f"{error.param.make_metavar(ctx or click.Context(cli))}: is missing; {helped}"
+        option = isinstance(error.param, click.Option)
+        name = _given_name(error.param) if option else error.param.make_metavar(ctx or click.Context(cli))
+        return f"{name}: is missing; {helped}"
     if isinstance(error, click.BadParameter) and error.param is not None:
         message = error.message.rstrip(".")
         return f"{_given_name(error.param)}: {message}" + ("" if ";" in message else f"; {helped}")

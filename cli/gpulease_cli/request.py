@@ -14,7 +14,7 @@ from typing import Any
 
 from gpulease_cli import policy_options, ssh_keys
 from gpulease_cli.errors import CliError
-from gpulease_cli.text import clean, closest
+from gpulease_cli.text import clean, closest, duration
 
 _OPTIONS = {
     "gpu": "--gpu",
@@ -249,6 +249,9 @@ def _explained(field: str, problem: Any) -> str:
     """A pydantic error as `<what is wrong>; <what would be right>`."""
     kind, facts, given = problem["type"], problem.get("ctx", {}), clean(repr(problem.get("input")))
     given = given if len(given) <= 60 else given[:57] + "..."
+    if field.endswith("_seconds") and isinstance(problem.get("input"), int):
+        given = duration(problem["input"])
+        facts = {name: duration(value) for name, value in facts.items() if isinstance(value, int)}
     match kind:
         case "greater_than":
             return f"{given} is not possible; give more than {facts['gt']}"

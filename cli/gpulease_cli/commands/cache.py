@@ -36,6 +36,9 @@ _FIELDS = {
     "region": "--region",
     "zone": "--zone",
     "object_store": "--bucket",
+    "object_store.endpoint": "--bucket-endpoint",
+    "object_store.region": "--bucket-region",
+    "object_store.credentials": "--bucket-secret",
     "expire_after_seconds": "--expire-after",
 }
 
@@ -291,7 +294,12 @@ def _asked(ask: Callable[[], CacheView]) -> CacheView:
     try:
         return ask()
     except ApiProblem as problem:
-        raise as_cli_error(problem, lambda field: _FIELDS.get(field.split(".", 1)[0], field)) from problem
+        raise as_cli_error(problem, _called) from problem
+
+
+def _called(field: str) -> str:
+    """What the user calls a field of the API."""
+    return _FIELDS.get(field) or _FIELDS.get(field.split(".", 1)[0], field)
 
 
 def _until(

@@ -22,11 +22,17 @@ from gpulease_cli.views import LeaseView
 def command(app: App, lease: str, words: tuple[str, ...], only_print: bool) -> int:
     """Open a shell on a machine, or run a command there. Its host key is the one that its agent reported.
 
+    Options of ssh itself may follow the name.
+
     \b
     gpulease ssh train
     gpulease ssh train nvidia-smi
+    gpulease ssh train -L 8888:localhost:8888
     gpulease ssh --print train
     """
+    if words and words[0].startswith("--"):
+        # Those of `ssh` itself have one dash.
+        raise CliError(f"{words[0]!r} belongs before the name: gpulease ssh {words[0]} {lease}")
     client = app.client()
     found = resolve(client, lease)
     host = ssh_hosts.host_of(found)

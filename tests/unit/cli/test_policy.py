@@ -69,7 +69,8 @@ def test_options_of_up_become_the_policy(cli: Cli) -> None:
     ("options", "word"),
     [
         (("--idle", "soon"), "--idle: 'soon' is not a duration; give one like 30m or 2h, or 'off'"),
-        (("--idle", "5s"), "--idle: "),
+        (("--idle", "5s"), "--idle: 5s is too small; give 1m00s or more"),
+        (("--paused-for", "500d"), "--paused-for: 500d00h is too large; give 366d00h or less"),
         (("--idle-signals", "gpu,smoke"), "--idle-signals: "),
         (("--keep-off", "22-8"), "--keep-off: '22-8' is no window"),
         (("--keep-off", "0 99 * * */0 8 * * *"), "five cron fields"),

@@ -16,6 +16,16 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8PoPSnUF1yQNYrgHCaA8bJqTYRbbEm3zTQ0
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA3nCjW7xZbqgGmSlW8pUoP6WqgGGs7oWcRzQnyR9mYk"
 
 
+def test_what_follows_the_name_is_for_ssh_and_what_is_ours_goes_before_it(cli: Cli, api: FakeApi) -> None:
+    api.add(lease(agent={"host_keys": [KEY]}))
+
+    forwarded = cli.run("ssh", "--print", "train", "-L", "8888:localhost:8888")
+    misplaced = cli.run("ssh", "train", "--print")
+
+    assert forwarded.out.rstrip().endswith("root@203.0.113.7 -L 8888:localhost:8888")
+    assert (misplaced.code, misplaced.error) == (2, "'--print' belongs before the name: gpulease ssh --print train")
+
+
 def with_keys(*keys: str, **more: Any) -> dict[str, Any]:
     return lease(**{"agent": {"host_keys": list(keys)}, **more})
 

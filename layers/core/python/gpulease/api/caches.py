@@ -137,7 +137,11 @@ def _offers_there(request: CacheRequest, provider: Provider, catalogue: Catalogu
     zones = sorted({offer.zone for offer in offers if offer.region == region and offer.zone})
     if zones and zone not in zones:
         text = f"{request.provider} divides {region} into zones, and a volume is in one of them: {', '.join(zones)}"
+        text = f"{echo(zone)!r} is none of them: {text}" if zone else text
         raise invalid([FieldError(field="zone", message=text, value=echo(request.zone))])
+    if zone and not zones and any(offer.region == region for offer in offers):
+        text = f"{request.provider} does not divide {region} into zones, and {echo(zone)!r} is none; leave it out"
+        raise invalid([FieldError(field="zone", message=text, value=echo(zone))])
 
     def fits(offer: Offer) -> bool:
         return provider.can_attach_volume(offer, region, zone)

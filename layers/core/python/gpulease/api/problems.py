@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from aws_lambda_powertools.event_handler import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpulease.domain.cache_spec import FORMS
 from gpulease.domain.spec import LeaseSpec
 
 CONTENT_TYPE = "application/problem+json"
@@ -128,6 +129,7 @@ def echo(value: object) -> Scalar:
     return None
 
 
+_LIMITS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
 _NO_JSON = ("inf", "-inf", "nan")
 _NAMED = re.compile(r"^(?:Value error, )?([a-z_]+): (.+)$", re.DOTALL)
 """A rule over several fields names the one to change first: `private_network: required contradicts …`."""
@@ -172,11 +174,33 @@ def _field_error(error: Mapping[str, Any], known: Sequence[str]) -> FieldError:
         # What stands in a field nobody knows may be a misspelt start script.
         return FieldError(field=where.path, message=unknown_name("field", where.path, known))
     if kind == "string_pattern_mismatch":
-        return FieldError(field=where.path, message=f"must be {_FORMS.get(where.top, _WORD_FORM)}", value=value)
+        form = FORMS.get(error.get("ctx", {}).get("pattern", "")) or _FORMS.get(where.top, _WORD_FORM)
+        return FieldError(field=where.path, message=_with_value(f"must be {form}", value), value=value)
     if kind in _TYPE_TEXTS:
         return FieldError(field=where.path, message=_TYPE_TEXTS[kind], value=value)
     message = message.removeprefix("Value error, ").replace("Input should be", "must be")
+    if kind in _LIMITS:
+        if where.path.endswith("_seconds"):
+            message += f" seconds ({_in_words(int(error['ctx'][_LIMITS[kind]]))})"
+        message = _with_value(message, value)
+    elif kind in ("string_too_short", "string_too_long"):
+        size = len(str(error.get("input")))
+        message = message.replace("String should have", "must have") + (f", not {size}" if size else ", and is empty")
     return FieldError(field=where.path, message=message, value=value)
+
+
+def _with_value(message: str, value: Scalar) -> str:
+    """The same with what was given, where that may be repeated."""
+    return message if value is None else f"{message}, not {value!r}"
+
+
+def _in_words(seconds: int) -> str:
+    """`90 seconds`, `2 minutes`, `366 days`."""
+    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size and seconds % size == 0:
+            count = seconds // size
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return f"{seconds} seconds"
 
 
 def unknown_name(what: str, name: str, known: Sequence[str]) -> str:

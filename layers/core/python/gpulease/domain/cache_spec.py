@@ -7,19 +7,36 @@ from pydantic import Field, field_validator, model_validator
 from gpulease.domain.model import Model
 
 MAX_MOUNTS = 20
-CacheName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
-MountPath = Annotated[str, Field(min_length=2, max_length=256, pattern=r"^/[A-Za-z0-9._/@+-]+$")]
+_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+_PATH = r"^/[A-Za-z0-9._/@+-]+$"
+_ENDPOINT = r"^(https?://[A-Za-z0-9.:_-]+)?$"
+_BUCKET = r"^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
+_PREFIX = r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$"
+_STORE_REGION = r"^[A-Za-z0-9-]+$"
+_SECRET = r"^[A-Za-z0-9._-]*$"  # noqa: S105 - a pattern
+FORMS = {
+    _NAME: "small letters, digits and -, with a letter or digit at both ends",
+    _PATH: "an absolute path of letters, digits, . _ / @ + -",
+    _ENDPOINT: "an address without a path, such as https://s3.example.com",
+    _BUCKET: "a bucket's name: 3 to 63 small letters, digits, . and -",
+    _PREFIX: "a prefix without a slash at its ends: letters, digits, . _ - and / between",
+    _STORE_REGION: "a region's name, such as us-east-1",
+    _SECRET: "a secret's name: letters, digits, . _ -",
+}
+"""What is right, in words, by pattern."""
+CacheName = Annotated[str, Field(min_length=1, max_length=63, pattern=_NAME)]
+MountPath = Annotated[str, Field(min_length=2, max_length=256, pattern=_PATH)]
 
 
 class ObjectStore(Model):
     """An S3-compatible place for a cache's content. Keys are not here: they are the secret `credentials`."""
 
-    endpoint: str = Field(default="", max_length=256, pattern=r"^(https?://[A-Za-z0-9.:_-]+)?$")
+    endpoint: str = Field(default="", max_length=256, pattern=_ENDPOINT)
     """Empty = AWS S3."""
-    region: str = Field(default="us-east-1", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
-    bucket: str = Field(min_length=3, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*[a-z0-9]$")
-    prefix: str = Field(default="", max_length=256, pattern=r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$")
-    credentials: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9._-]*$")
+    region: str = Field(default="us-east-1", min_length=1, max_length=64, pattern=_STORE_REGION)
+    bucket: str = Field(min_length=3, max_length=63, pattern=_BUCKET)
+    prefix: str = Field(default="", max_length=256, pattern=_PREFIX)
+    credentials: str = Field(default="", max_length=64, pattern=_SECRET)
     """Name of the secret with the access key; empty = the machine's own role."""
 
 

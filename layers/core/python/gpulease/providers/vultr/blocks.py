@@ -36,7 +36,8 @@ def block_sort(region: str) -> BlockSort:
         return NVME
     if region in HDD_REGIONS:
         return HDD
-    raise InputInvalid(f"Vultr has no block storage in {region!r} that we know of", field="region")
+    known = ", ".join(sorted(NVME_REGIONS | HDD_REGIONS))
+    raise InputInvalid(f"Vultr has no block storage in {region!r} that we know of; known: {known}", field="region")
 
 
 def checked_size(sort: BlockSort, region: str, size_gb: int) -> int:
