@@ -31,7 +31,7 @@ def refused(cli: Cli, api: FakeApi, *words: str) -> str:
         (["--label", "a=1", "--label", "a=2"], "--label: 'a' is given twice with different values; give it once"),
         (["--max-duration", "5"], "--max-duration: '5' is not a duration; give a number with its unit, like 90s,"),
         (["--max-duration", "0s"], "--max-duration: '0s' is no time at all; give more than 0s"),
-        (["--max-duration", "59s"], "--max-duration: 59 is too small; give 60 or more"),
+        (["--max-duration", "59s"], "--max-duration: 59s is too small; give 1m00s or more"),
         (["--no-wait", "--timeout", "5m"], "--timeout: contradicts --no-wait; give one of the two"),
         (["--provider", "vastai", "--private-network", "required"], "private_network: required contradicts providers"),
         (["--start-script", "none.sh"], "--start-script: cannot read none.sh (No such file or directory); give a file"),
