@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from gpulease.domain.lease import LeaseState, Reason, execution_name
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
+from gpulease.domain.sweep import SweepState
 from gpulease.errors import LedgerUnavailable
+from gpulease.steps import sweep
 from gpulease_sim.vultr import Fault
 
 from tests.support.case_world import ONE_METAL, ONE_VM, R_SECONDS, REGION, VM_PLAN
@@ -264,4 +267,39 @@ def test_c78_no_event_is_needed_to_notice(world: SweepWorld) -> None:
     assert world.lease(deleted).reason is Reason.LOST
     assert world.lease(becoming).state is RUNNING
     assert world.machine_of(becoming).region == REGION
+    world.assert_right_at_the_end()
+
+
+class _ForgetfulOf:
+    """Sweeps' memory that answers with a fault for one region, as a throttled partition does."""
+
+    def __init__(self, inner: Any, region: str) -> None:
+        self._inner, self._region = inner, region
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def save(self, state: SweepState) -> SweepState:
+        if state.region == self._region:
+            raise LedgerUnavailable("throttled")
+        return cast(SweepState, self._inner.save(state))
+
+
+@pytest.mark.parametrize("refused", ["fra", "ewr"])
+def test_a_place_that_cannot_be_written_down_stops_no_other_and_fails_the_run(world: SweepWorld, refused: str) -> None:
+    looked = ({"fra", "ewr"} - {refused}).pop()
+    for region in ("fra", "ewr"):
+        _running(world, name=f"in-{region}", **_in(region))
+    world.run_for(R_SECONDS)
+    world.off.add(SWEEP)
+    world.run_for(R_SECONDS)
+    deps = world.stack.stack.deps
+    before = {region: world.state_of(region) for region in ("fra", "ewr")}
+
+    with pytest.raises(LedgerUnavailable):
+        sweep.run(replace(deps, sweeps=_ForgetfulOf(deps.sweeps, refused)))
+
+    assert world.state_of(refused) == before[refused]
+    assert world.state_of(looked).last_complete_at == deps.clock.now()
+    world.off.discard(SWEEP)
     world.assert_right_at_the_end()

@@ -1,8 +1,8 @@
 """What the five-minute schedule does: hold the provider's lists against the ledger, place by place (law 8).
 
 Cloud first, then ledger. Rules are in `domain/sweep.py`; here is when to look, what to do about it, and what to tell. A
-place that cannot be listed concludes nothing and stops no other. One run looks at the places that have waited longest
-and ends in time; the next one goes on with the rest.
+place that cannot be listed, or of which nothing can be written down, concludes nothing and stops no other. One run
+looks at the places that have waited longest and ends in time; the next one goes on with the rest.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from gpulease.domain.sweep import (
     needs_alarm,
     stood_still_since,
 )
-from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded, ProviderAuthFailed
+from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded, LedgerUnavailable, ProviderAuthFailed
 from gpulease.ports import Deps, Once, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import record_fact
@@ -62,13 +62,21 @@ def run(deps: Deps, *, dry_run: bool = False, time_limit: timedelta = TIME_LIMIT
     states = in_turn(deps.sweeps.states())
     if not dry_run:
         _tell_if_late(deps, states, started)
+    not_noted: LedgerUnavailable | None = None
     for number, state in enumerate(states):
         if deps.clock.now() - started > time_limit:
             report.left = len(states) - number
             break
         report.places += 1
         once, read_at = shared.setdefault(state.account, (Once(), deps.clock.now()))
-        _Place(deps, state, once, read_at, started + time_limit, report).sweep()
+        try:
+            _Place(deps, state, once, read_at, started + time_limit, report).sweep()
+        except LedgerUnavailable as error:
+            # The next place has a row of its own, and machines of its own that nobody may be paying attention to.
+            deps.log.warning("sweep_not_noted", account=state.account, region=state.region, reason=str(error))
+            not_noted = not_noted or error
+    if not_noted is not None:
+        raise not_noted
     if not (dry_run or report.left or report.skipped or report.incomplete):
         # Of all places or of none: a part would look as if the rest had been given back.
         bill = report.bill
