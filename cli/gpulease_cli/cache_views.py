@@ -65,9 +65,10 @@ class CacheView:
 
     @property
     def what(self) -> str:
-        """`50 GB at vultr/ewr, $5.00 a month`."""
-        size = f"{self.size_gb} GB at " if self.size_gb else ""
-        return f"{size}{self.place}, {cost(self.price_per_month_usd)} a month"
+        """`50 GB at vultr/ewr, $5.00 a month`, or `s3:models, billed by your store`."""
+        if not self.size_gb:
+            return f"{self.place}, billed by your store"
+        return f"{self.size_gb} GB at {self.place}, {cost(self.price_per_month_usd)} a month"
 
     @property
     def removed(self) -> bool:

@@ -170,8 +170,8 @@ def _row(cache: CacheView, now: datetime) -> list[str]:
         cache.state,
         str(cache.size_gb) if cache.size_gb else "-",
         cache.place,
-        cost(cache.price_per_month_usd),
-        cost(cache.cost_so_far_usd),
+        cost(cache.price_per_month_usd) if cache.size_gb else "-",
+        cost(cache.cost_so_far_usd) if cache.size_gb else "-",
         cache.user or "-",
         "-" if cache.user or cache.removed else between(cache.used_at or cache.created_at, now),
         between(now, cache.expires_at),
@@ -203,7 +203,8 @@ def _lines(cache: CacheView, now: datetime) -> Iterator[str]:
     yield f"{cache.name}  {cache.id}  {cache.state}{f' ({why})' if why else ''}"
     yield from _pair("volume", f"{cache.size_gb} GB at {cache.place}" if cache.size_gb else "")
     yield from _pair("object store", cache.bucket)
-    yield from _pair("price", f"{cost(cache.price_per_month_usd)} a month, {cost(cache.cost_so_far_usd)} so far")
+    price = f"{cost(cache.price_per_month_usd)} a month, {cost(cache.cost_so_far_usd)} so far"
+    yield from _pair("price", price if cache.size_gb else "billed by your store")
     yield from _pair("used by", f"{cache.user} ({cache.user_id})" if cache.user else "")
     yield from _pair("last used", local_time(cache.used_at) if cache.used_at else "")
     yield from _pair("waiting for", cache.waiting_for)

@@ -153,6 +153,16 @@ def test_a_cache_is_shown_with_its_price_and_stays(world: SweepWorld) -> None:
     ]
 
 
+def test_a_cache_in_an_object_store_alone_is_not_billed_and_holds_nothing_up(world: SweepWorld) -> None:
+    world.stack.api("POST", "/v1/caches", {"name": "far", "object_store": {"bucket": "my-models"}})
+    world.stack.api("POST", "/v1/caches", CACHE)
+    world.run_for(120)
+
+    seen = drain(world, "POST")
+
+    assert [(cache["name"], cache["owner"]) for cache in seen["caches"]] == [("late", OWNER)]
+
+
 def test_no_new_cache_is_made_meanwhile(world: SweepWorld) -> None:
     drain(world, "POST")
 

@@ -110,6 +110,23 @@ def test_without_any_place_nothing_is_asked(cli: Cli) -> None:
     assert cli.run("cache", "create", "models").error.startswith("--provider: is missing")
 
 
+def test_what_is_in_an_object_store_alone_is_not_said_to_cost_nothing(cli: Cli) -> None:
+    made = cli.run("cache", "create", "hf", "--bucket", "my-models")
+
+    assert made.out == "hf is available: s3:my-models, billed by your store\n"
+    assert "billed by your store" in cli.run("cache", "show", "hf").out
+    assert "$0.00" not in cli.run("cache", "ls").out.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--bucket-endpoint", "ftp://x"), ("--bucket-region", "a b"), ("--bucket-secret", "a/b")]
+)
+def test_the_option_of_the_store_that_is_wrong_is_named(cli: Cli, option: str, value: str) -> None:
+    result = cli.run("cache", "create", "hf", "--bucket", "my-models", option, value)
+
+    assert result.code == 2 and result.error.startswith(f"{option}: must be ") and value in result.error
+
+
 def test_an_object_store_alone_is_a_cache(cli: Cli) -> None:
     result = cli.run(
         *("cache", "create", "hf", "--bucket", "my-models/hf", "--bucket-endpoint", "https://s3.example.org"),

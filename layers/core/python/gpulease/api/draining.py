@@ -96,7 +96,14 @@ def look(deps: Deps) -> DrainView:
         lease_count=len(machines),
         still_billed=tuple(_thing(row) for row in things[:MAX_SHOWN]),
         still_billed_count=len(things),
-        caches=tuple(_cache(lease, [row for row in billed if row.lease_id == lease.id]) for lease in caches.values()),
+        # What is in an object store alone is billed by nobody that we know.
+        caches=tuple(
+            _cache(lease, rows)
+            for lease in caches.values()
+            if (rows := [row for row in billed if row.lease_id == lease.id])
+            or lease.cache is None
+            or lease.cache.has_volume
+        ),
         price_per_hour_usd=money(_price(billed)),
     )
 
@@ -140,7 +147,7 @@ def _cache(lease: Lease, rows: list[Resource]) -> DrainCache:
     return DrainCache(
         id=lease.id,
         name=lease.name,
-        owner=lease.owner,
+        owner=spec.user if spec else lease.owner,
         provider=spec.provider if spec else "",
         region=spec.region if spec else "",
         provider_id=next((row.provider_id for row in rows), ""),
