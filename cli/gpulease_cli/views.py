@@ -59,6 +59,7 @@ class OfferView:
     raw: Json
     provider: str
     region: str
+    zone: str
     plan: str
     kind: str
     gpu_model: str
@@ -79,6 +80,7 @@ class OfferView:
             raw=raw,
             provider=_text(raw, "provider"),
             region=_text(raw, "region"),
+            zone=_text(raw, "zone"),
             plan=_text(raw, "plan"),
             kind=_text(raw, "kind"),
             gpu_model=_text(raw, "gpu_model"),
@@ -95,7 +97,10 @@ class OfferView:
 
     @property
     def place(self) -> str:
-        return f"{self.provider}/{self.region}"
+        """`vultr/ewr`; where a region has zones the machine is in one of them: `aws/us-east-1a`."""
+        if not self.zone:
+            return f"{self.provider}/{self.region}"
+        return f"{self.provider}/{self.zone if self.zone.startswith(self.region) else f'{self.region}/{self.zone}'}"
 
     @property
     def gpu(self) -> str:

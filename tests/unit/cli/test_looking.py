@@ -172,6 +172,15 @@ def test_show_tells_what_was_asked_for_as_one_would_ask_for_it(cli: Cli, api: Fa
     assert "asked for:   gpu A100; cache models:/root/.cache,/data with Docker's data\n" in cli.run("show", "train").out
 
 
+def test_offers_of_several_zones_are_told_apart(cli: Cli, api: FakeApi) -> None:
+    aws = OFFER | {"provider": "aws", "region": "us-east-1"}
+    api.offers = [aws | {"zone": "us-east-1a"}, aws | {"zone": "us-east-1b"}, OFFER | {"zone": ""}]
+
+    places = [line.split()[5] for line in cli.run("offers").out.splitlines()[1:]]
+
+    assert places == ["aws/us-east-1a", "aws/us-east-1b", "vultr/ewr"]
+
+
 def test_an_unknown_lease_is_exit_4_with_a_suggestion(cli: Cli, api: FakeApi) -> None:
     api.add(lease())
 
