@@ -259,12 +259,19 @@ class Account:
 
     # --- money ---
 
+    def on_demand(self, type_: str, region: str) -> Decimal:
+        """US dollars per hour of compute."""
+        price = self.settings.hourly_usd.get(type_) or prices.HOURLY.get(type_, prices.OTHER)
+        return price * prices.factor(region)
+
+    def spot(self, type_: str, zone: str) -> Decimal:
+        """The same of a spot instance, now."""
+        told = self.settings.spot_usd.get(f"{zone}/{type_}")
+        return told if told is not None else self.on_demand(type_, zone[:-1]) * prices.SPOT_SHARE
+
     def hourly(self, machine: Machine) -> Decimal:
         """What an instance costs while it runs, with its public address."""
-        price = self.settings.hourly_usd.get(machine.type) or prices.HOURLY.get(machine.type, prices.OTHER)
-        price *= prices.factor(machine.region)
-        if machine.spot:
-            price *= prices.SPOT_SHARE
+        price = self.spot(machine.type, machine.zone) if machine.spot else self.on_demand(machine.type, machine.region)
         return price + (prices.ADDRESS_HOUR if machine.moto.nics[0].public_ip_auto_assign else Decimal(0))
 
     # --- guests ---

@@ -5,7 +5,7 @@ import hashlib
 import json
 from urllib.parse import urlencode
 
-from gpulease_sim.aws import instances, volumes
+from gpulease_sim.aws import instances, spot_prices, volumes
 from gpulease_sim.aws.account import Account, Machine, SpotRequest, Token
 from gpulease_sim.aws.book import Entry
 from gpulease_sim.aws.moto_side import vcpus
@@ -41,6 +41,8 @@ def run(account: Account, call: Call) -> list[Machine]:
     spot = _market(params)
     zone = _zone(account, call.region, params, spot)
     check_room(account, zone, params["InstanceType"], spot=spot, count=int(params["MaxCount"]))
+    if spot:
+        spot_prices.check_most(account, params, zone)
     request = _request(account, call.region, zone, params) if spot else None
     try:
         made = make(account, call.region, zone, params, request)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpulease_sim.answers import SimResponse
-from gpulease_sim.aws import instances, launches, prices, show, spots, volumes
+from gpulease_sim.aws import instances, launches, prices, show, spot_prices, spots, volumes
 from gpulease_sim.aws.account import Account, Machine
 from gpulease_sim.aws.book import Entry
 from gpulease_sim.aws.wire import ApiError, Call, PassedOn, element
@@ -178,6 +178,7 @@ OWN: dict[str, Operation] = {
     "DescribeVolumes": volumes.describe,
     "DescribeSpotInstanceRequests": spots.describe,
     "CancelSpotInstanceRequests": spots.cancel,
+    "DescribeSpotPriceHistory": spot_prices.describe,
     "DeleteSecurityGroup": _delete_group,
     "DeleteNetworkInterface": _delete_interface,
     "RequestSpotInstances": _unsupported,

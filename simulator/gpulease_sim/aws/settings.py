@@ -176,6 +176,8 @@ class Settings:
 
     hourly_usd: Mapping[str, Decimal] = field(default_factory=dict)
     """On-demand price per instance type, over the built-in list."""
+    spot_usd: Mapping[str, Decimal] = field(default_factory=dict)
+    """`zone/type` to the spot price there now, over the usual share of the on-demand price."""
     image_parameters: Mapping[str, str] = field(default_factory=lambda: {DLAMI_PATH: "dlami"})
     """SSM path to which image it names; every value is an image of its own in each region."""
 

@@ -1,5 +1,9 @@
 """Spot instances and the requests behind them."""
 
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
 from tests.support.ec2_world import PERSISTENT, SPOT, Ec2World, code_of, steady, tags
@@ -196,3 +200,62 @@ def test_requests_are_filtered_by_state_and_tag(state: str) -> None:
     filters = [{"Name": "state", "Values": [state]}, {"Name": "tag:owner", "Values": ["me"]}]
 
     assert len(world.ec2.describe_spot_instance_requests(Filters=filters)["SpotInstanceRequests"]) == 1
+
+
+# --- prices -----------------------------------------------------------------------------------------------------------
+
+
+def history(world: Ec2World, **change: Any) -> dict[str, str]:
+    """Zone to price now."""
+    at = datetime.fromtimestamp(world.now, UTC)
+    asked = {"InstanceTypes": ["g6.xlarge"], "ProductDescriptions": ["Linux/UNIX"], "StartTime": at, "EndTime": at}
+    found = world.ec2.describe_spot_price_history(**(asked | change))["SpotPriceHistory"]
+    return {each["AvailabilityZone"]: each["SpotPrice"] for each in found}
+
+
+def test_the_price_history_tells_what_each_zone_asks_now() -> None:
+    world = Ec2World(steady(spot_usd={"us-east-1b/g6.xlarge": Decimal("0.5")}, not_offered={"us-east-1c/g6.xlarge"}))
+
+    prices = history(world)
+
+    assert prices["us-east-1a"] == "0.321920"
+    assert prices["us-east-1b"] == "0.500000"
+    assert "us-east-1c" not in prices
+    assert history(world, AvailabilityZone="us-east-1b") == {"us-east-1b": "0.500000"}
+    assert history(world, ProductDescriptions=["Windows"]) == {}
+
+
+def test_the_price_history_has_pages() -> None:
+    world = Ec2World()
+    pages = world.ec2.get_paginator("describe_spot_price_history").paginate(
+        InstanceTypes=["g6.xlarge", "g5.xlarge"], ProductDescriptions=["Linux/UNIX"], PaginationConfig={"PageSize": 5}
+    )
+
+    found = [(each["InstanceType"], each["AvailabilityZone"]) for page in pages for each in page["SpotPriceHistory"]]
+
+    assert len(found) == len(set(found)) == 12
+
+
+def test_a_spot_instance_is_billed_at_its_zones_price() -> None:
+    world = Ec2World(steady(spot_usd={"us-east-1a/g6.xlarge": Decimal("0.5")}))
+    made = world.running(InstanceMarketOptions=SPOT, InstanceType="g6.xlarge")
+
+    assert world.cloud.book.get(made).hourly_usd in (Decimal("0.5"), Decimal("0.505"))
+
+
+@pytest.mark.parametrize(("most", "code"), [("0.32", "SpotMaxPriceTooLow"), ("0", "SpotMaxPriceTooLow"), ("dear", "")])
+def test_a_launch_that_would_pay_less_than_the_price_is_refused(most: str, code: str) -> None:
+    world = Ec2World()
+    market = {"MarketType": "spot", "SpotOptions": {"MaxPrice": most}}
+
+    told = code_of(world.ec2.run_instances, **world.request(InstanceMarketOptions=market, InstanceType="g6.xlarge"))
+
+    assert told == (code or "InvalidParameterValue")
+    assert world.cloud.book.objects() == []
+
+
+def test_a_launch_that_would_pay_the_price_is_made() -> None:
+    world = Ec2World()
+    market = {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.33"}}
+
+    assert world.launch(InstanceMarketOptions=market, InstanceType="g6.xlarge")

@@ -42,6 +42,8 @@ class InstanceRequest:
     image: str | None = None
     idempotency_token: str = ""
     network_provider_id: str = ""
+    max_price_per_hour_usd: Decimal | None = None
+    """Of the whole machine, where its price may change while it runs (spot); None = the user gave no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,11 @@ class Provider(Protocol):
 
     def live(self, offer: Offer) -> Offer:
         """The offer with `in_stock` and price as the provider says now. Raises ProviderRejected: no such plan."""
+        ...
+
+    def priced(self, offers: Sequence[Offer]) -> list[Offer]:
+        """These offers, all of one region, at the prices of now where one call tells them all; others as they are. For
+        the order in which they are tried: what one costs is asked with `live`."""
         ...
 
     def ready_deadline_seconds(self, offer: Offer) -> float:

@@ -7,7 +7,7 @@ can be read.
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -97,6 +97,11 @@ class GuardedProvider:
     def live(self, offer: Offer) -> Offer:
         # May be answered by what another worker read.
         return self._call(offer.region, lambda: self._inner.live(offer), proves=False)
+
+    def priced(self, offers: Sequence[Offer]) -> list[Offer]:
+        if not offers:
+            return []
+        return self._call(offers[0].region, lambda: self._inner.priced(offers), proves=False)
 
     def create_instance(self, request: InstanceRequest) -> Observation:
         return self._call(request.offer.region, lambda: self._inner.create_instance(request))

@@ -225,6 +225,7 @@ def _send(
         image=lease.spec.image,
         idempotency_token=intent.id,
         network_provider_id=network_id,
+        max_price_per_hour_usd=lease.spec.max_price_per_hour_usd,
     )
     try:
         seen = provider.create_instance(request)

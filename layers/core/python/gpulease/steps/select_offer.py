@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from gpulease.agent_program import fits_anywhere, offers_that_carry
 from gpulease.domain.cache import offers_for, spec_of
@@ -59,10 +60,11 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     fitting = _fitting_cache(record.lease, deps)
     lease, events = record.lease, list[Event]()
     silent: dict[str, ProviderError] = {}
+    today = _Today(deps)
     for _ in range(MAX_LOOKS):
         if (events or silent) and deps.clock.now() - now > LOOK_TIME:
             break
-        candidates = [o for o in fitting(next_offers(lease, offers)) if _place(o) not in silent]
+        candidates = [o for o in fitting(today.in_order(next_offers(lease, offers))) if _place(o) not in silent]
         if not candidates:
             break
         provider = deps.providers.get(candidates[0].provider)
@@ -86,6 +88,42 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     if silent:
         raise next(iter(silent.values()))
     return Outcome("more" if fitting(next_offers(lease, offers)) else "none")
+
+
+class _Today:
+    """Offers in the order of what they cost now: the catalogue is hours old, and prices of spot machines move.
+
+    Prices are asked once in the life of this object, for those that would be tried soon. It is about the order alone:
+    what the chosen one costs is asked again, and a price that cannot be had now changes nothing.
+    """
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._prices: dict[str, Decimal] = {}
+        self._asked: set[str] = set()
+
+    def in_order(self, offers: list[Offer]) -> list[Offer]:
+        soon: dict[str, list[Offer]] = {}
+        for offer in offers[:MAX_LOOKS]:
+            if offer.spot and _place(offer) not in self._asked:
+                soon.setdefault(_place(offer), []).append(offer)
+        for place, there in soon.items():
+            self._asked.add(place)
+            self._ask(there)
+        if not self._prices:
+            return offers
+        return sorted(offers, key=lambda o: (o.in_stock is False, self._price(o), o.key))
+
+    def _ask(self, offers: list[Offer]) -> None:
+        try:
+            priced = self._deps.providers.get(offers[0].provider).priced(offers)
+        except ProviderError as error:
+            self._deps.log.info("prices_of_now_not_known", place=_place(offers[0]), reason=error.reason)
+            return
+        self._prices |= {offer.key: offer.price_per_hour_usd for offer in priced}
+
+    def _price(self, offer: Offer) -> Decimal:
+        return self._prices.get(offer.key, offer.price_per_hour_usd)
 
 
 def _fitting_cache(lease: Lease, deps: Deps) -> Callable[[list[Offer]], list[Offer]]:

@@ -6,7 +6,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -28,6 +28,7 @@ from gpulease.providers.aws.prices import disk_per_hour, per_gb_month
 from gpulease.providers.aws.session import DEFAULT_REGION, Sessions
 from gpulease.providers.aws.shared import Shared
 from gpulease.providers.aws.shop import Shop
+from gpulease.providers.aws.spot_prices import SpotPrices
 from gpulease.providers.aws.volumes import Volumes, check_size
 from gpulease.providers.registry import AdapterContext
 
@@ -73,7 +74,8 @@ class AwsProvider:
         images = Images(self._client, shared, options.image)
         self._launches = Launches(self._client, self._machines, places, images)
         rows = options.catalogue or (lambda: catalogue.download(context.transport, options.catalogue_url, context.log))
-        self._shop = Shop(self._client, options, shared, rows, context.log)
+        spot_prices = SpotPrices(self._client, shared, context.clock, context.log)
+        self._shop = Shop(self._client, options, shared, spot_prices, rows, context.log)
         self._identity: tuple[int, str] | None = None
 
     def __repr__(self) -> str:
@@ -100,6 +102,10 @@ class AwsProvider:
     def live(self, offer: Offer) -> Offer:
         """`in_stock` False = the zone does not have the type; capacity is not told before it is asked for."""
         return self._shop.live(offer)
+
+    def priced(self, offers: Sequence[Offer]) -> list[Offer]:
+        """With spot prices as of the last five minutes: one call per region and set of types."""
+        return self._shop.priced(offers) if offers else []
 
     def regions(self) -> list[str]:
         """The configured ones, sorted."""

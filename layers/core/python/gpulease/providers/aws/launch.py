@@ -5,6 +5,7 @@ repeated call is the same launch and another offer is another one (C08). "Launch
 parameters" is read as what it says (C07).
 """
 
+from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 from gpulease.domain.observation import Observation
@@ -16,7 +17,7 @@ from gpulease.providers.aws.errors import LAUNCHED
 from gpulease.providers.aws.images import Image, Images
 from gpulease.providers.aws.machines import Machines
 from gpulease.providers.aws.places import Places
-from gpulease.providers.aws.prices import ROOT_DISK_GB
+from gpulease.providers.aws.prices import ROOT_DISK_GB, besides_compute_per_hour
 from gpulease.providers.aws.views import deployment_of, disk_marker, observed_instance, tags, token_of
 from gpulease.providers.http import explained
 
@@ -77,6 +78,21 @@ class Launches:
         raise explained(error, ProviderUnexpected, "no machine with its marker is shown (yet)")
 
 
+def _most(request: InstanceRequest) -> dict[str, str]:
+    """What a spot machine's compute may cost at most: what the user's limit leaves for it. Without a limit nothing is
+    sent, which to AWS means the on-demand price.
+
+    Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_SpotMarketOptions.html
+    """
+    offer, limit = request.offer, request.max_price_per_hour_usd
+    if limit is None:
+        return {}
+    left = limit - besides_compute_per_hour(offer.region, offer.disk_gb or ROOT_DISK_GB)
+    if left <= 0:
+        raise rejected(f"disk and address alone cost more than ${limit} per hour", offer.region)
+    return {"MaxPrice": str(left.quantize(Decimal("0.000001"), ROUND_DOWN))}
+
+
 def _parameters(request: InstanceRequest, image: Image, subnet: str, groups: list[str]) -> dict[str, Any]:
     offer = request.offer
     marked = {
@@ -117,7 +133,8 @@ def _parameters(request: InstanceRequest, image: Image, subnet: str, groups: lis
         kind = "spot" if offer.spot else "on-demand"
         asked["ClientToken"] = token_of(request.idempotency_token, offer.region, offer.zone, offer.plan, kind)
     if offer.spot:
-        asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
+        options = {"SpotInstanceType": "one-time", **_most(request)}
+        asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
         marked["spot-instances-request"] = tags(request.marker, request.label)
     asked["TagSpecifications"] = [{"ResourceType": kind, "Tags": each} for kind, each in marked.items()]
     return asked

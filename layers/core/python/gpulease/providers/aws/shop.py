@@ -1,6 +1,7 @@
 """What AWS sells where: the catalogue's GPU types, in the zones that offer them to this account.
 
 - An offer's price is all that its machine costs while it runs: compute, root disk and public address.
+- A spot offer costs what its zone asks now; the catalogue knows a region's price only, and is hours old.
 - Nobody tells stock. An offer is out of stock only where its zone does not have its type at all; whether there is
   capacity, the create call tells.
 """
@@ -15,6 +16,7 @@ from gpulease.providers.aws.client import PROVIDER, AwsClient, rejected
 from gpulease.providers.aws.options import AwsOptions, CatalogueRow
 from gpulease.providers.aws.prices import MAX_VOLUME_GB, ROOT_DISK_GB, besides_compute_per_hour, per_gb_month
 from gpulease.providers.aws.shared import Shared
+from gpulease.providers.aws.spot_prices import Prices, SpotPrices
 
 FRESH_SECONDS = 3600.0
 USABLE_SECONDS = 86400.0
@@ -30,12 +32,14 @@ class Shop:
         client: AwsClient,
         options: AwsOptions,
         shared: Shared,
+        spot_prices: SpotPrices,
         catalogue: Callable[[], Sequence[CatalogueRow]],
         log: Log,
     ) -> None:
         self._client = client
         self._options = options
         self._shared = shared
+        self._spot_prices = spot_prices
         self._catalogue = catalogue
         self._log = log
 
@@ -57,16 +61,19 @@ class Shop:
                 self._log.warning("region_not_offered", provider=PROVIDER, region=region, reason=str(error))
                 failed.append(error)
                 continue
+            spot = {row.plan for row in here if row.spot and zones.get(row.plan)}
+            prices = self._spot_prices.read(region, spot) if spot else {}
             for row in here:
                 for zone in self._usable(zones.get(row.plan, ())):
-                    offer = _offer(row, zone)
+                    offer = _priced(_offer(row, zone), prices)
                     found[offer.key] = offer
         if failed and len(failed) == len(self._options.regions):
             raise failed[0]
         return [found[key] for key in sorted(found)]
 
     def live(self, offer: Offer) -> Offer:
-        """`in_stock` is False where the zone does not have the type, else not known; the price stays."""
+        """`in_stock` is False where the zone does not have the type, else not known; the price of a spot machine is
+        that of now, any other stays."""
         text = self._shared.read(
             f"offerings/{offer.region}/{offer.plan}",
             lambda: json.dumps(self._read_zones(offer.region, [offer.plan]).get(offer.plan, [])),
@@ -74,7 +81,13 @@ class Shop:
             usable_seconds=USABLE_SECONDS,
         )
         offered = offer.zone in self._usable(json.loads(text))
-        return offer.model_copy(update={"in_stock": None if offered else False})
+        return self.priced([offer])[0].model_copy(update={"in_stock": None if offered else False})
+
+    def priced(self, offers: Sequence[Offer]) -> list[Offer]:
+        """Offers of one region with spot prices as of now."""
+        plans = {offer.plan for offer in offers if offer.spot}
+        prices = self._spot_prices.known(offers[0].region, plans) if plans else {}
+        return [_priced(offer, prices) for offer in offers]
 
     def _usable(self, zones: Iterable[str]) -> list[str]:
         """Zones in which machines can stand."""
@@ -95,6 +108,14 @@ class Shop:
             for each in listed:
                 zones.setdefault(str(each["InstanceType"]), set()).add(str(each["Location"]))
         return {plan: sorted(zones[plan]) for plan in sorted(zones)}
+
+
+def _priced(offer: Offer, prices: Prices) -> Offer:
+    price = prices.get(offer.plan, {}).get(offer.zone) if offer.spot else None
+    if price is None:
+        return offer
+    whole = price + besides_compute_per_hour(offer.region, offer.disk_gb)
+    return offer.model_copy(update={"price_per_hour_usd": whole})
 
 
 def _offer(row: CatalogueRow, zone: str) -> Offer:

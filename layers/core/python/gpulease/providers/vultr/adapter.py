@@ -6,7 +6,7 @@
 """
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -76,6 +76,10 @@ class VultrProvider(VultrVolumes):
     def live(self, offer: Offer) -> Offer:
         """The offer with the price and stock of now. Raises ProviderRejected: no such plan or region."""
         return self._stock.live(offer)
+
+    def priced(self, offers: Sequence[Offer]) -> list[Offer]:
+        """As they are: prices of Vultr do not move."""
+        return list(offers)
 
     def identity(self) -> str:
         """A digest of the account's name and e-mail address, which is all that Vultr tells of who it is.
