@@ -5,6 +5,7 @@ from gpulease_cli.app import App
 from gpulease_cli.client import Client
 from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.progress import progress
+from gpulease_cli.ssh_folder import addresses_changed
 from gpulease_cli.text import local_time
 from gpulease_cli.views import LeaseView
 from gpulease_cli.waiting import Waiter, WaitTimedOut
@@ -54,6 +55,7 @@ def resumed(app: App, client: Client, lease: LeaseView, waits: bool | None, time
     lease, code = client.resume(lease.id), ExitCode.OK
     if waits is not False:
         lease, code = wait(app, client, lease, timeout, "running")
+        addresses_changed(app, client)
     if as_json:
         app.print_json(lease.raw)
     elif code is ExitCode.OK:

@@ -45,6 +45,27 @@ def keep_host_keys(folder: Path, hosts: Sequence[ssh_hosts.Host]) -> None:
         write(file, after)
 
 
+def write_config(app: App, client: Client) -> list[ssh_hosts.Host]:
+    """Write the include file with every machine that runs now; returns them. Raises CliError, and what the API says."""
+    folder = folder_of(app)
+    running = [client.lease(lease.id) for lease in client.leases(states=("running",))]
+    hosts = [host for lease in running if (host := ssh_hosts.host_of(lease)) is not None]
+    keep_host_keys(folder, hosts)
+    write(folder / ssh_hosts.CONFIG, ssh_hosts.config(hosts, folder, identity_of(app, client)))
+    return hosts
+
+
+def addresses_changed(app: App, client: Client) -> None:
+    """Write the include file anew where there is one: what it names may be somebody else's by now (C40)."""
+    file = folder_of(app) / ssh_hosts.CONFIG
+    if not file.is_file():
+        return
+    try:
+        write_config(app, client)
+    except (CliError, ApiProblem, ApiUnreachable) as error:
+        app.note(f"warning: {file} may name old addresses ({error}); run `gpulease config ssh`")
+
+
 def write(file: Path, text: str) -> None:
     """The whole file, at once, readable by its user only. Raises CliError."""
     try:

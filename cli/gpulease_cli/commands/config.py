@@ -26,7 +26,8 @@ def command() -> None:
 def ssh(app: App, remove: bool, as_json: bool) -> None:
     """Write an SSH config with every machine of yours that runs, and include it in ~/.ssh/config.
 
-    Run it again after a machine came, went or was resumed: addresses change.
+    Once it is there, up, pause, resume and down keep it right. Run it again after a machine was paused or resumed by
+    itself: addresses change.
 
     \b
     gpulease config ssh
@@ -43,11 +44,7 @@ def ssh(app: App, remove: bool, as_json: bool) -> None:
         file.unlink(missing_ok=True)
         hosts: list[ssh_hosts.Host] = []
     else:
-        client = app.client()
-        running = [client.lease(lease.id) for lease in client.leases(states=("running",))]
-        hosts = [host for lease in running if (host := ssh_hosts.host_of(lease)) is not None]
-        ssh_folder.keep_host_keys(folder, hosts)
-        ssh_folder.write(file, ssh_hosts.config(hosts, folder, ssh_folder.identity_of(app, client)))
+        hosts = ssh_folder.write_config(app, app.client())
         after = ssh_hosts.with_include(before, file)
         if after != before:
             ssh_folder.write(own, after)

@@ -13,6 +13,7 @@ from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, api_options, json_option
 from gpulease_cli.progress import progress
 from gpulease_cli.resolve import resolve
+from gpulease_cli.ssh_folder import addresses_changed
 from gpulease_cli.text import cost, local_time
 from gpulease_cli.views import LIVE_STATES, LeaseView
 from gpulease_cli.waiting import Waiter, WaitTimedOut
@@ -67,6 +68,7 @@ def command(
     # Each is asked for before any is waited for.
     found = [lease if lease.released else client.release(lease.id, now=now) for lease in found]
     _tell_of_caches(app, found)
+    addresses_changed(app, client)
     code = ExitCode.OK
     if wait is not False and going:
         found, code = _wait(app, client, found, timeout)

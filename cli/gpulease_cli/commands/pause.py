@@ -10,6 +10,7 @@ from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, api_options, json_option
 from gpulease_cli.pausing import tell_paused, wait
 from gpulease_cli.resolve import resolve
+from gpulease_cli.ssh_folder import addresses_changed
 from gpulease_cli.text import duration, rate
 from gpulease_cli.views import LeaseView, PlanView
 
@@ -50,6 +51,7 @@ def command(
         app.note("Nothing was paused.")
         return ExitCode.NOT_AS_ASKED
     found, code = client.pause(found.id), ExitCode.OK
+    addresses_changed(app, client)
     if waits is not False:
         found, code = wait(app, client, found, timeout, "paused")
     if as_json:

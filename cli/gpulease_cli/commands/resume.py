@@ -9,6 +9,7 @@ from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, api_options, json_option
 from gpulease_cli.pausing import tell_running, wait
 from gpulease_cli.resolve import resolve
+from gpulease_cli.ssh_folder import addresses_changed
 
 
 @click.command("resume")
@@ -59,6 +60,7 @@ def command(
     code = ExitCode.OK
     if waits is not False:
         found, code = wait(app, client, found, timeout, "running")
+        addresses_changed(app, client)
     if as_json:
         app.print_json(found.raw)
     elif code is ExitCode.OK:

@@ -15,6 +15,7 @@ from gpulease_cli.policy_options import policy_options
 from gpulease_cli.problems import as_cli_error
 from gpulease_cli.progress import progress
 from gpulease_cli.request import LeaseRequest, build, from_file, from_options
+from gpulease_cli.ssh_folder import addresses_changed
 from gpulease_cli.text import clean, cost
 from gpulease_cli.views import LeaseView, OffersView
 from gpulease_cli.waiting import Waiter, WaitTimedOut
@@ -97,6 +98,7 @@ def command(
     code = ExitCode.OK
     if wait is not False:
         lease, code = _wait(app, client, lease, timeout)
+        addresses_changed(app, client)
     if as_json:
         app.print_json(lease.raw)
     elif code is ExitCode.OK:

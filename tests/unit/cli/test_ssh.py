@@ -91,6 +91,37 @@ def test_without_a_reported_key_the_first_one_seen_is_kept_and_a_changed_one_ref
     assert "StrictHostKeyChecking=accept-new" in cli.run("ssh", "--print", "train").out
 
 
+def test_c40_pause_resume_and_down_take_the_old_address_out_of_the_include_file(
+    cli: Cli, api: FakeApi, tmp_path: Path
+) -> None:
+    file = tmp_path / ".gpulease" / "ssh" / "config"
+    resumed = with_keys(KEY, address="198.51.100.9", ssh="ssh root@198.51.100.9")
+    api.add(with_keys(KEY), with_keys(KEY), with_keys(KEY, state="pausing"))
+    cli.run("config", "ssh")
+    before = file.read_text()
+
+    cli.run("pause", "train", "--no-wait")
+    paused = file.read_text()
+    api.scripts.clear()
+    api.add(with_keys(KEY, state="paused"), with_keys(KEY, state="resuming"), resumed)
+    cli.run("resume", "train")
+    after = file.read_text()
+    cli.run("down", "train", "--no-wait")
+
+    assert "203.0.113.7" in before
+    assert "Host " not in paused
+    assert "198.51.100.9" in after and "203.0.113.7" not in after
+    assert "Host " not in file.read_text()
+
+
+def test_no_include_file_is_made_for_those_who_have_none(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    api.add(with_keys(KEY))
+
+    cli.run("down", "train", "--no-wait")
+
+    assert not (tmp_path / ".gpulease" / "ssh").exists()
+
+
 @pytest.mark.parametrize(
     ("state", "word"),
     [("paused", "`gpulease resume train`"), ("provisioning", "needs a running machine"), ("resuming", "is resuming")],
