@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from gpulease.domain.event import Event
-from gpulease.domain.lease import Lease, LeaseState
-from gpulease.domain.record import LeaseRecord
+from gpulease.domain.lease import LeaseState
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
-from gpulease.ports import Change, Ledger
+from gpulease.ports import Change
 from gpulease.providers.http import RawResponse, Transport
 from gpulease_local.asl import TaskReply
 from gpulease_local.simulate.virtual import DEPLOYMENT, OWNER, Invoke, VirtualStack
@@ -24,8 +22,9 @@ from gpulease_sim.vultr import BookObject, MachineRule, SeenCall, Settings
 
 from tests.support.case_checks import problems_of
 from tests.support.kills import Kill, Killed
+from tests.support.stack_world import StackWorld
 from tests.support.vultr_world import steady
-from tests.support.watched_ledger import CommitFault, WatchedLedger
+from tests.support.watched_ledger import CommitFault
 
 R_SECONDS = 300.0
 V_SECONDS = 120.0
@@ -84,23 +83,19 @@ class Foreign:
     tags: tuple[str, ...]
 
 
-class CaseWorld:
+class CaseWorld(StackWorld):
     """One case. `close()` after use."""
 
     def __init__(self, *, reworded: bool = False, seed: int = 0, **settings: Any) -> None:
+        super().__init__()
         self.reworded = reworded
         self.kills: list[Kill] = []
         self.sent: list[tuple[float, str, str, str]] = []
         """(T+, function, method, path) of every call by a workflow: not the sweep's and not the API's."""
-        self.states: list[tuple[float, str, LeaseState]] = []
-        """(T+, lease id, state) at each write of a lease's row."""
-        self.wrong_claims: list[str] = []
-        """Claims of the ledger that the provider's book contradicted at the moment they were written."""
         self.tasks: list[tuple[str, int, float]] = []
         """(function, bytes of its answer, seconds it took) of every call by a state machine."""
         self._function = ""
         chosen: Settings = steady(**{"reworded": reworded, "requests_per_second": 30, **settings})
-        self.ledger: WatchedLedger | None = None
         self.stack = VirtualStack(
             seed=seed,
             settings=chosen,
@@ -113,10 +108,6 @@ class CaseWorld:
         self.foreign = self._plant_foreigners()
         self.foreign_machines = sum(each.kind == "instance" for each in self.foreign)
         self.calls_before = self.cloud.calls_total
-
-    def close(self) -> None:
-        """Let other worlds use this process."""
-        self.stack.close()
 
     # --- script ---
 
@@ -159,16 +150,6 @@ class CaseWorld:
         """Do something just before a step's call is sent, every time unless told otherwise."""
         self.kill(method=method, path=path, action=action, sent=False, **{"times": math.inf, **where})
 
-    def invoke(self, function: str, lease_id: str) -> TaskReply:
-        """Run a step now, beside whatever runs."""
-        payload = {"lease_id": lease_id, "epoch": self.lease(lease_id).epoch}
-        return self.stack.stack.functions.invoke(function, payload)
-
-    def before_commit(self, when: Callable[[Change], bool], action: Callable[[], object]) -> None:
-        """Do something just before the first write that `when` picks."""
-        assert self.ledger is not None
-        self.ledger.faults.append(CommitFault(when, None, False, 1, action))
-
     def fail_commits(
         self, when: Callable[[Change], bool], fail: Callable[[], BaseException], *, carried_out: bool, times: int = 1
     ) -> CommitFault:
@@ -188,36 +169,7 @@ class CaseWorld:
         """Give it back."""
         self.stack.down(lease_id, owner=owner)
 
-    def at(self, seconds: float) -> None:
-        """Let time pass until T+seconds."""
-        self.stack.engine.run_until(self.t0 + seconds)
-
-    def run_for(self, seconds: float) -> None:
-        """Let time pass."""
-        self.stack.run_for(seconds)
-
-    def until(self, lease_id: str, state: LeaseState, *, within: float) -> float:
-        """Let time pass until the lease is in that state; T+ of the last write that says so. Fails after `within`."""
-        reached = self.stack.run_until(
-            lambda: self.lease(lease_id).state is state, limit_seconds=within, step_seconds=2.0
-        )
-        assert reached, f"not {state} within {within} s\n{self.story(lease_id)}"
-        return next(at for at, whose, what in reversed(self.states) if (whose, what) == (lease_id, state))
-
     # --- what is so ---
-
-    @property
-    def now(self) -> float:
-        """T+ of now."""
-        return self.stack.clock.time() - self.t0
-
-    def lease(self, lease_id: str) -> Lease:
-        """The lease's row."""
-        return self.stack.lease(lease_id)
-
-    def record(self, lease_id: str) -> LeaseRecord:
-        """The lease with its resources."""
-        return self.stack.record(lease_id)
 
     def machine_of(self, lease_id: str, attempt: int = 1) -> Resource:
         """The machine of one attempt."""
@@ -237,18 +189,6 @@ class CaseWorld:
         gone = self.stack.run_until(lambda: not self.billed(), limit_seconds=within, step_seconds=2.0)
         assert gone, f"still there after {within} s: {self.billed()}"
         return self.now
-
-    def events(self, lease_id: str, kind: str = "") -> list[Event]:
-        """Its story, or all of one kind."""
-        return [each for each in self.stack.events(lease_id) if not kind or each.kind == kind]
-
-    def states_of(self, lease_id: str) -> list[LeaseState]:
-        """The states it was shown in, in order, repeats left out."""
-        seen: list[LeaseState] = []
-        for _, whose, state in self.states:
-            if whose == lease_id and (not seen or seen[-1] is not state):
-                seen.append(state)
-        return seen
 
     def ours(self, kind: str = "") -> list[BookObject]:
         """Everything that was ever made for us; `kind` as in the book."""
@@ -282,14 +222,6 @@ class CaseWorld:
         """Events of the longest execution so far."""
         return max((each.events for each in self.stack.engine.executions()), default=0)
 
-    def story(self, lease_id: str) -> str:
-        """What happened to a lease, for people."""
-        lines = [
-            f"T+{each.at.timestamp() - self.t0:8.1f} {each.level:7} {each.kind}: {each.text} {json.dumps(each.facts)}"
-            for each in self.stack.events(lease_id)
-        ]
-        return "\n".join((f"{lease_id}: {self.lease(lease_id).state} {self.lease(lease_id).reason}", *lines))
-
     # --- checks ---
 
     def assert_right_at_the_end(
@@ -305,21 +237,15 @@ class CaseWorld:
         before = self.cloud.calls_total
         self.run_for(QUIET_SECONDS)
         problems = problems_of(self, since=before, twins=twins_made_by_the_provider, still=still, may_log=may_log)
-        stories = "\n\n".join(self.story(lease.id) for lease in self.stack.leases())
-        assert not problems, "\n".join((*problems, "", stories))
+        assert not problems, "\n".join((*problems, "", self.story()))
 
     # --- parts ---
 
-    def _watched(self, inner: Ledger) -> Ledger:
-        self.ledger = WatchedLedger(inner, self._committed)
-        return self.ledger
-
     def _committed(self, change: Change) -> None:
+        super()._committed(change)
         now = self.stack.clock.time()
-        if change.lease is not None:
-            self.states.append((now - self.t0, change.lease_id, change.lease.state))
-            if change.lease.state is LeaseState.RELEASED:
-                self._must_be_gone(change.lease_id, f":{change.lease_id}.", now)
+        if change.lease is not None and change.lease.state is LeaseState.RELEASED:
+            self._must_be_gone(change.lease_id, f":{change.lease_id}.", now)
         for resource in change.resources:
             if resource.state is ResourceState.RELEASED:
                 if not resource.provider_id:

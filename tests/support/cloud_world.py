@@ -5,17 +5,14 @@ Times of a case are seconds since its T+0, when the world begins; workloads coun
 kept in full (`sent`), each with the function that asked.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
-from gpulease.domain.event import Event
-from gpulease.domain.lease import Lease, LeaseState
-from gpulease.domain.record import LeaseRecord
+from gpulease.domain.lease import LeaseState
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
-from gpulease.ports import Change, Ledger
+from gpulease.ports import Change
 from gpulease_local.asl import TaskReply
 from gpulease_local.simulate.clouds import MACHINE, Thing
 from gpulease_local.simulate.virtual import DEPLOYMENT, OWNER, START, Invoke, VirtualStack
@@ -28,8 +25,9 @@ from gpulease_sim.aws.settings import Rule
 from tests.support.cloud_checks import problems_of
 from tests.support.ec2_world import steady as steady_aws
 from tests.support.kills import Kill, Killed
+from tests.support.stack_world import StackWorld
 from tests.support.vultr_world import steady as steady_vultr
-from tests.support.watched_ledger import CommitFault, WatchedLedger
+from tests.support.watched_ledger import CommitFault
 
 REGION, ZONE, OTHER_ZONE = "us-east-1", "us-east-1a", "us-east-1b"
 PLAN = "g6.xlarge"
@@ -79,7 +77,7 @@ class _Watching:
         return answer
 
 
-class CloudWorld:
+class CloudWorld(StackWorld):
     """One case. `close()` after use."""
 
     def __init__(
@@ -94,11 +92,9 @@ class CloudWorld:
         start: float = START,
         **aws: Any,
     ) -> None:
+        super().__init__()
         self.kills: list[Kill] = []
         self.sent: list[Sent] = []
-        self.states: list[tuple[float, str, LeaseState]] = []
-        """(T+, lease id, state) at each write of a lease's row."""
-        self.wrong_claims: list[str] = []
         self.keys_seen: set[str] = set()
         """Access keys that signed calls to AWS."""
         self.watchers: list[Callable[[Change], None]] = []
@@ -106,8 +102,6 @@ class CloudWorld:
         self.function = ""
         self.rewrite: Callable[[bytes], bytes] = lambda body: body
         """What becomes of a call on its way to AWS."""
-        self.t0 = 0.0
-        self.ledger: WatchedLedger | None = None
         self.stack = stack(
             seed=seed,
             providers=providers or ("aws",),
@@ -127,10 +121,6 @@ class CloudWorld:
         self.strangers = frozenset(each.id for each in self.stack.clouds.things())
         self.t0 = start
         self.sent.clear()
-
-    def close(self) -> None:
-        """Let other worlds use this process."""
-        self.stack.close()
 
     # --- script ---
 
@@ -184,11 +174,6 @@ class CloudWorld:
         seen = self.aws.calls[-1]
         self.sent.append(Sent(seen.at - self.t0, self.function, seen.action, seen.params, seen.status, seen.code))
 
-    def before_commit(self, when: Callable[[Change], bool], action: Callable[[], object]) -> None:
-        """Do something just before the first write that `when` picks."""
-        assert self.ledger is not None
-        self.ledger.faults.append(CommitFault(when, None, False, 1, action))
-
     def fail_commits(
         self, when: Callable[[Change], bool], fail: Callable[[], BaseException], times: int
     ) -> CommitFault:
@@ -197,11 +182,6 @@ class CloudWorld:
         fault = CommitFault(when, fail, False, times)
         self.ledger.faults.append(fault)
         return fault
-
-    def invoke(self, function: str, lease_id: str) -> TaskReply:
-        """Run a step now, beside whatever runs."""
-        payload = {"lease_id": lease_id, "epoch": self.lease(lease_id).epoch}
-        return self.stack.stack.functions.invoke(function, payload)
 
     def up(self, owner: str = OWNER, **request: Any) -> str:
         """Ask for a lease (one plan at AWS unless told otherwise); its id."""
@@ -217,60 +197,15 @@ class CloudWorld:
         """One POST of the owner."""
         return self.stack.api("POST", path, body, query=query or None)
 
-    def at(self, seconds: float) -> None:
-        """Let time pass until T+seconds."""
-        self.stack.engine.run_until(self.t0 + seconds)
-
-    def run_for(self, seconds: float) -> None:
-        """Let time pass."""
-        self.stack.run_for(seconds)
-
-    def until(self, lease_id: str, state: LeaseState, *, within: float) -> float:
-        """Let time pass until the lease is in that state; T+ of the last write that says so. Fails after `within`."""
-        self.wait(lambda: self.lease(lease_id).state is state, within, f"{lease_id} is not {state}")
-        return next(at for at, whose, what in reversed(self.states) if (whose, what) == (lease_id, state))
-
-    def wait(self, done: Callable[[], bool], within: float, what: str) -> float:
-        """Let time pass; T+ of then. Fails after `within`."""
-        reached = self.stack.run_until(done, limit_seconds=within, step_seconds=2.0)
-        assert reached, f"{what} within {within} s\n{self.story()}"
-        return self.now
-
     # --- what is so ---
-
-    @property
-    def now(self) -> float:
-        """T+ of now."""
-        return self.stack.clock.time() - self.t0
-
-    def lease(self, lease_id: str) -> Lease:
-        return self.stack.lease(lease_id)
-
-    def record(self, lease_id: str) -> LeaseRecord:
-        return self.stack.record(lease_id)
-
-    def view(self, lease_id: str) -> dict[str, Any]:
-        """As the API shows it."""
-        return self.stack.api("GET", f"/v1/leases/{lease_id}")
 
     def machine_of(self, lease_id: str) -> Resource:
         """Its newest machine."""
         return self.record(lease_id).of_kind(ResourceKind.INSTANCE)[-1]
 
-    def events(self, lease_id: str, kind: str = "") -> list[Event]:
-        return [each for each in self.stack.events(lease_id) if not kind or each.kind == kind]
-
     def event_at(self, lease_id: str, kind: str) -> float:
         """T+ of the last event of that kind."""
         return self.events(lease_id, kind)[-1].at.timestamp() - self.t0
-
-    def states_of(self, lease_id: str) -> list[LeaseState]:
-        """The states it was shown in, in order, repeats left out."""
-        seen: list[LeaseState] = []
-        for _, whose, state in self.states:
-            if whose == lease_id and (not seen or seen[-1] is not state):
-                seen.append(state)
-        return seen
 
     def ours(self, role: str = MACHINE) -> list[Thing]:
         """What was ever made for us, in one role; parts of machines left out."""
@@ -299,14 +234,6 @@ class CloudWorld:
             if each.action == action and each.at >= since and (not naming or naming in each.params.values())
         ]
 
-    def story(self) -> str:
-        """What happened, for people."""
-        return "\n".join(
-            f"T+{e.at.timestamp() - self.t0:8.1f} {lease.id} {e.level:7} {e.kind}: {e.text} {json.dumps(e.facts)}"
-            for lease in self.stack.leases()
-            for e in self.stack.events(lease.id)
-        )
-
     def assert_right_at_the_end(self, *, twins: int = 0, may_log: tuple[str, ...] = ()) -> None:
         """The checks that hold at the end of every case, after half an hour in which nothing more may happen.
 
@@ -320,16 +247,12 @@ class CloudWorld:
 
     # --- parts ---
 
-    def _watched(self, inner: Ledger) -> Ledger:
-        self.ledger = WatchedLedger(inner, self._committed)
-        return self.ledger
-
     def _committed(self, change: Change) -> None:
+        super()._committed(change)
         now = self.stack.clock.time()
         for watcher in self.watchers:
             watcher(change)
         if change.lease is not None:
-            self.states.append((now - self.t0, change.lease_id, change.lease.state))
             if change.lease.state is LeaseState.RELEASED:
                 self._must_not_exist(f":{change.lease_id}.", change.lease_id, now)
             if change.lease.state is LeaseState.PAUSED:

@@ -9,11 +9,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from gpulease.domain.event import Event
-from gpulease.domain.lease import Lease, LeaseState
-from gpulease.domain.record import LeaseRecord
+from gpulease.domain.lease import LeaseState
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
-from gpulease.ports import Change, Ledger
+from gpulease.ports import Change
 from gpulease_local.simulate.guests import FLUSH_SECONDS
 from gpulease_local.simulate.virtual import VirtualStack
 from gpulease_local.simulate.workloads import Workload
@@ -23,8 +21,8 @@ from gpulease_sim.aws.faults import Fault
 from gpulease_sim.aws.settings import changed
 
 from tests.support.ec2_world import steady as steady_aws
+from tests.support.stack_world import StackWorld
 from tests.support.vultr_world import steady as steady_vultr
-from tests.support.watched_ledger import WatchedLedger
 
 ONE_AWS: Mapping[str, Any] = {"providers": ["aws"], "regions": ["us-east-1"], "plans": ["g6.xlarge"]}
 """A request that the zones of one region fit."""
@@ -37,7 +35,7 @@ ONE_VULTR: Mapping[str, Any] = {
 R_SECONDS = 300.0
 
 
-class PauseWorld:
+class PauseWorld(StackWorld):
     """One case. `close()` after use."""
 
     def __init__(
@@ -47,11 +45,7 @@ class PauseWorld:
         flush_seconds: tuple[float, float] = FLUSH_SECONDS,
         **vultr: Any,
     ) -> None:
-        self.wrong_claims: list[str] = []
-        self.states: list[tuple[float, str, LeaseState]] = []
-        """(T+, lease id, state) at each write of a lease's row."""
-        self.shown: list[tuple[float, str, LeaseState, str]] = []
-        """(T+, lease id, state, address) at each write that says an address."""
+        super().__init__()
         self.stack = VirtualStack(
             providers=("aws", "vultr"),
             aws_settings=aws or steady_aws(),
@@ -62,10 +56,6 @@ class PauseWorld:
         ).load()
         self.aws = self.stack.aws
         self.t0 = self.stack.clock.time()
-
-    def close(self) -> None:
-        """Let other worlds use this process."""
-        self.stack.close()
 
     # --- script ---
 
@@ -97,39 +87,7 @@ class PauseWorld:
         """How machines behave that are launched from now on."""
         self.aws.settings = replace(self.aws.settings, instance=changed(self.aws.settings.instance, change))
 
-    def at(self, seconds: float) -> None:
-        self.stack.engine.run_until(self.t0 + seconds)
-
-    def run_for(self, seconds: float) -> None:
-        self.stack.run_for(seconds)
-
-    def until(self, lease_id: str, state: LeaseState, *, within: float) -> float:
-        """Let time pass until the lease is in that state; T+ of the last write that says so."""
-        self.wait(lambda: self.lease(lease_id).state is state, within, f"{lease_id} is not {state}")
-        return next(at for at, whose, what in reversed(self.states) if (whose, what) == (lease_id, state))
-
-    def wait(self, done: Callable[[], bool], within: float, what: str) -> float:
-        """Let time pass; T+ of then. Fails after `within`."""
-        reached = self.stack.run_until(done, limit_seconds=within, step_seconds=2.0)
-        assert reached, f"{what} within {within} s\n{self.story()}"
-        return self.now
-
     # --- what is so ---
-
-    @property
-    def now(self) -> float:
-        """T+ of now."""
-        return self.stack.clock.time() - self.t0
-
-    def lease(self, lease_id: str) -> Lease:
-        return self.stack.lease(lease_id)
-
-    def record(self, lease_id: str) -> LeaseRecord:
-        return self.stack.record(lease_id)
-
-    def view(self, lease_id: str) -> dict[str, Any]:
-        """As the API shows it."""
-        return self.stack.api("GET", f"/v1/leases/{lease_id}")
 
     def machine(self, lease_id: str) -> Resource:
         """Its newest machine."""
@@ -146,25 +104,6 @@ class PauseWorld:
     def calls(self, action: str, since: float = -1.0) -> list[float]:
         """T+ of each such call to AWS."""
         return [c.at - self.t0 for c in self.aws.calls if c.action == action and c.at - self.t0 >= since]
-
-    def events(self, lease_id: str, kind: str = "") -> list[Event]:
-        return [each for each in self.stack.events(lease_id) if not kind or each.kind == kind]
-
-    def states_of(self, lease_id: str) -> list[LeaseState]:
-        """The states it was shown in, in order, repeats left out."""
-        seen: list[LeaseState] = []
-        for _, whose, state in self.states:
-            if whose == lease_id and (not seen or seen[-1] is not state):
-                seen.append(state)
-        return seen
-
-    def story(self) -> str:
-        """What happened, for people."""
-        return "\n".join(
-            f"T+{each.at.timestamp() - self.t0:8.1f} {lease.id} {each.kind}: {each.text}"
-            for lease in self.stack.leases()
-            for each in self.stack.events(lease.id)
-        )
 
     def assert_right(self, *, may_log: tuple[str, ...] = ()) -> None:
         """What holds at the end of every case: no wrong claim, the ledger's open machines are those that exist, nothing
@@ -190,13 +129,10 @@ class PauseWorld:
 
     # --- parts ---
 
-    def _watched(self, inner: Ledger) -> Ledger:
-        return WatchedLedger(inner, self._committed)
-
     def _committed(self, change: Change) -> None:
+        super()._committed(change)
         now = self.stack.clock.time()
         if change.lease is not None:
-            self.states.append((now - self.t0, change.lease_id, change.lease.state))
             if change.lease.state is LeaseState.PAUSED:
                 self._must_cost_nothing(change.lease_id, now)
             if change.lease.state in (LeaseState.PAUSING, LeaseState.PAUSED):
