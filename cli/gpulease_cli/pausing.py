@@ -82,4 +82,6 @@ def tell_running(app: App, lease: LeaseView) -> None:
         app.say(f"  connect:    {lease.ssh or lease.address}")
     if lease.state != "running":
         app.say(f"  follow:     gpulease events --follow {lease.label}")
+    elif lease.next_text:
+        app.say(f"  next:       {lease.next_text}{f' ({local_time(lease.next_at)})' if lease.next_at else ''}")
     app.say(f"  give back:  gpulease down {lease.label}")

@@ -230,10 +230,4 @@ def _on_interrupt(app: App, lease: LeaseView) -> str:
 
 def _tell(app: App, lease: LeaseView) -> None:
     """What the user needs next."""
-    place = f" on {words.offer(lease.offer)}" if lease.offer else ""
-    app.say(f"{lease.label} is {lease.state}{place}")
-    if lease.ssh or lease.address:
-        app.say(f"  connect:    {lease.ssh or lease.address}")
-    if lease.state != "running":
-        app.say(f"  follow:     gpulease events --follow {lease.label}")
-    app.say(f"  give back:  gpulease down {lease.label}")
+    pausing.tell_running(app, lease)

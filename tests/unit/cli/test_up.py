@@ -28,6 +28,7 @@ def test_it_waits_until_the_machine_runs_and_says_how_to_connect_and_to_give_bac
     assert result.out.splitlines() == [
         "train is running on 1 x A100 (80 GiB) at vultr/ewr, $2.397/h",
         "  connect:    ssh root@203.0.113.7",
+        "  next:       runs until it is given back",
         "  give back:  gpulease down train",
     ]
 

@@ -120,6 +120,19 @@ def test_c46_silence_is_not_idleness_and_has_its_own_limit() -> None:
     assert (after.action, after.reason) == (Action.PAUSE, Reason.UNREACHABLE)
 
 
+def test_silence_is_a_plan_only_of_an_agent_that_is_silent() -> None:
+    """Whoever keeps a machine for two hours is not told that it is paused in twenty minutes."""
+    agent = Agent()
+    lease = running(LeasePolicy(idle=IdlePolicy(after_seconds=300)), keep_until=T0 + 120 * MINUTE)
+
+    healthy = decide(lease, agent.row, T0 + MINUTE, free)
+    silent = decide(lease, agent.row, T0 + 3 * MINUTE, free)
+
+    assert (healthy.plan_at, healthy.at) == (T0 + 125 * MINUTE, T0 + 20 * MINUTE)
+    assert "idle" in healthy.plan
+    assert (silent.plan_at, "unreachable" in silent.plan) == (T0 + 20 * MINUTE, True)
+
+
 def test_without_an_agent_nothing_is_idle() -> None:
     verdict = decide(running(), None, T0 + timedelta(days=3), free)
 

@@ -178,10 +178,12 @@ def _use(lease: Lease, policy: LeasePolicy, agent: AgentRecord | None, now: date
     found = []
     if policy.unreachable.enabled:
         limit = timedelta(seconds=policy.unreachable.after_seconds)
+        at = agent.last_report_at + limit
         detail = f"its agent has been silent for {_minutes(limit)}"
-        found.append(
-            Verdict(_action(policy.unreachable.then), Reason.UNREACHABLE, detail, agent.last_report_at + limit)
-        )
+        # Of an agent that reports nothing is planned; only somebody has to look then.
+        silent = at <= now or is_silent(agent, now)
+        action = _action(policy.unreachable.then) if silent else Action.NONE
+        found.append(Verdict(action, Reason.UNREACHABLE, detail, at))
     if not policy.idle.enabled:
         return found
     since = idle_since(lease, agent, now)
