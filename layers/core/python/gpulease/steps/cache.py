@@ -160,7 +160,9 @@ def _wants(lease: Lease, number: int, holder: str, deps: Deps) -> Lease:
     attempt = lease.attempts[number - 1]
     if attempt.volume is not None and attempt.volume.holder_id == holder and not attempt.volume.left:
         return lease
-    changed = with_attempt(lease, attempt.model_copy(update={"volume": VolumeAttachment(holder_id=holder)}))
+    asked = attempt.volume.detach_asked_at if attempt.volume is not None else None
+    wanted = VolumeAttachment(holder_id=holder, detach_asked_at=asked)
+    changed = with_attempt(lease, attempt.model_copy(update={"volume": wanted}))
     deps.ledger.commit(Change(lease_id=lease.id, lease=changed, epoch=lease.epoch))
     return changed.model_copy(update={"version": lease.version + 1})
 

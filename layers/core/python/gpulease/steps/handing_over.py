@@ -8,7 +8,7 @@ Invariants: detached is only from the lease's own machine, and only while that i
 machine has left when the volume was read as free twice. Nothing that costs money is asked for before.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gpulease.domain.cache import FREE_LOOKS_APART, is_free, looked_free, volume_of
 from gpulease.domain.event import Event
@@ -35,6 +35,9 @@ from gpulease.steps.observing import may_change, may_read, throttled_pause_secon
 LOOK_PAUSE_SECONDS = 4
 TRY_PAUSE_SECONDS = 8
 AUTH_PAUSE_SECONDS = 30
+STALE_AFTER = timedelta(seconds=20)
+"""A detach so long after it was written down is not sent. With the time of a call that is less than DETACH_AFTER, for
+which a machine that gets the volume back does not trust what is shown."""
 
 
 def hand_over(record: LeaseRecord, kept: Resource, cache: LeaseRecord, deps: Deps) -> Outcome | None:
@@ -119,6 +122,9 @@ def _detach(
     """Write that it is asked for, ask once, and write down a refusal. What came of it is seen by the next look."""
     asked = asked_to_detach(attachment, deps.clock.now())
     record, giving = _write(record, giving, asked, deps)
+    if deps.clock.now() - (asked.detach_asked_at or deps.clock.now()) > STALE_AFTER:
+        # It stood still here: by now the volume may be where it must stay.
+        return Outcome("waiting", TRY_PAUSE_SECONDS)
     try:
         provider.detach_volume(ref_of(volume), ref_of(kept))
         return Outcome("waiting", LOOK_PAUSE_SECONDS)
