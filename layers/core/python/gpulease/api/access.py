@@ -9,7 +9,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.event_handler.openapi.params import Path
 
-from gpulease.api.agents import agent_of
+from gpulease.agent_facts import agent_to_show
 from gpulease.api.caller import Caller, caller_of
 from gpulease.api.ending import keeps_something
 from gpulease.api.problems import not_found
@@ -51,5 +51,5 @@ class Access:
         deps, now = self._deps, self._deps.clock.now()
         shared = shared_networks(record, deps.ledger)
         cache = cache_part(record.lease, deps) if record.lease.pause is not None else None
-        agent, keeps = agent_of(record.lease, deps), keeps_something(record, deps)
+        agent, keeps = agent_to_show(record.lease, deps), keeps_something(record, deps)
         return lease_view(record, now, deps.policy.ssh_port, shared, agent, cache, keeps_something=keeps)

@@ -7,9 +7,9 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 
+from gpulease.agent_facts import agent_to_show
 from gpulease.api.accept import accept, dry_run
 from gpulease.api.access import Access, LeaseId
-from gpulease.api.agents import agent_of
 from gpulease.api.catalogue import CatalogueReader
 from gpulease.api.ending import keeps_something
 from gpulease.api.give_back import give_back
@@ -92,7 +92,7 @@ def leases_router(deps: Deps, catalogue: CatalogueReader) -> Router:
         def summary(lease: Lease) -> LeaseSummary:
             if lease.state is LeaseState.RELEASED:
                 return lease_summary(LeaseRecord(lease), now, with_cost=False)
-            record, agent = deps.ledger.load(lease.id), agent_of(lease, deps)
+            record, agent = deps.ledger.load(lease.id), agent_to_show(lease, deps)
             keeps = keeps_something(record, deps)
             return lease_summary(record, now, with_cost=True, agent=agent, keeps_something=keeps)
 

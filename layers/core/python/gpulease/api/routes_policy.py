@@ -9,8 +9,8 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import ValidationError
 
+from gpulease.agent_facts import agent_to_show
 from gpulease.api.access import Access, LeaseId
-from gpulease.api.agents import agent_of
 from gpulease.api.ending import refuse_if_it_ends_now
 from gpulease.api.openapi import answers
 from gpulease.api.problems import Problem, field_errors, invalid, unavailable
@@ -76,7 +76,7 @@ def policy_router(deps: Deps) -> Router:
                 found = field_errors([{**e, "loc": ("body", "policy", *e["loc"])} for e in error.errors()], KNOWN)
                 raise invalid(found) from None
             change = change_policy(record, policy, deps.clock.now(), caller().owner)
-            refuse_if_it_ends_now(record, change, agent_of(record.lease, deps), deps)
+            refuse_if_it_ends_now(record, change, agent_to_show(record.lease, deps), deps)
             return change
 
         return apply(lease_id, decide)

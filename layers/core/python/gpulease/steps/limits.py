@@ -7,6 +7,7 @@ the meantime is not acted on, and comes up again.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from gpulease.agent_facts import agent_of
 from gpulease.domain.agent import AgentRecord
 from gpulease.domain.cost import lease_cost
 from gpulease.domain.idle import LOOK_AGAIN, Action, Verdict, is_over_warning
@@ -37,7 +38,7 @@ def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
     if lease.kind is not LeaseKind.MACHINE or lease.state not in HAVE_LIMITS:
         return None
     try:
-        agent, unread = _read_agent(lease, deps), False
+        agent, unread = agent_of(lease, deps), False
     except LedgerUnavailable as error:
         # Never stops a check: without the row nothing is idle, and the limits of time and money still hold.
         deps.log.warning("agent_not_read", lease_id=lease.id, reason=str(error))
@@ -97,14 +98,6 @@ def _may_only_be_cut_off(
         return False
     deps.log.warning("silent_but_answers", lease_id=lease.id, provider_id=machine.provider_id)
     return True
-
-
-def _read_agent(lease: Lease, deps: Deps) -> AgentRecord | None:
-    """What the agent of the present machine has told; None = there is none. Raises LedgerUnavailable."""
-    if not deps.policy.agent_url or lease.attempt is None:
-        return None
-    agent = deps.agents.load(lease.id)
-    return agent if agent is not None and agent.attempt == lease.attempt.number else None
 
 
 def budget_warning(record: LeaseRecord, now: datetime) -> Change | None:
