@@ -52,14 +52,23 @@ def resumed(app: App, client: Client, lease: LeaseView, waits: bool | None, time
         lease, code = wait(app, client, lease, timeout, "paused")
         if code is not ExitCode.OK:
             return code
-    lease, code = client.resume(lease.id), ExitCode.OK
+    return followed(app, client, client.resume(lease.id), "running", waits, timeout, as_json)
+
+
+def followed(
+    app: App, client: Client, lease: LeaseView, wanted: str, waits: bool | None, timeout: int | None, as_json: bool
+) -> int:
+    """Wait for a pause or a resume that was just asked for, unless that is not wanted, and tell what came of it."""
+    code = ExitCode.OK
     if waits is not False:
-        lease, code = wait(app, client, lease, timeout, "running")
-        addresses_changed(app, client)
+        lease, code = wait(app, client, lease, timeout, wanted)
+        if wanted == "running":
+            # Its address is another one than before.
+            addresses_changed(app, client)
     if as_json:
         app.print_json(lease.raw)
     elif code is ExitCode.OK:
-        tell_running(app, lease)
+        (tell_paused if wanted == "paused" else tell_running)(app, lease)
     return code
 
 

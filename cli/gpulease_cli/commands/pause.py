@@ -8,7 +8,7 @@ from gpulease_cli.complete import lease_names
 from gpulease_cli.errors import CliError
 from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, api_options, json_option
-from gpulease_cli.pausing import tell_paused, wait
+from gpulease_cli.pausing import followed
 from gpulease_cli.resolve import resolve
 from gpulease_cli.ssh_folder import addresses_changed
 from gpulease_cli.text import duration, rate
@@ -50,15 +50,9 @@ def command(
     ):
         app.note("Nothing was paused.")
         return ExitCode.NOT_AS_ASKED
-    found, code = client.pause(found.id), ExitCode.OK
+    found = client.pause(found.id)
     addresses_changed(app, client)
-    if waits is not False:
-        found, code = wait(app, client, found, timeout, "paused")
-    if as_json:
-        app.print_json(found.raw)
-    elif code is ExitCode.OK:
-        tell_paused(app, found)
-    return code
+    return followed(app, client, found, "paused", waits, timeout, as_json)
 
 
 def _show(app: App, plan: PlanView, as_json: bool) -> int:

@@ -7,9 +7,8 @@ from gpulease_cli.complete import lease_names
 from gpulease_cli.errors import CliError
 from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, api_options, json_option
-from gpulease_cli.pausing import tell_running, wait
+from gpulease_cli.pausing import followed
 from gpulease_cli.resolve import resolve
-from gpulease_cli.ssh_folder import addresses_changed
 
 
 @click.command("resume")
@@ -57,12 +56,4 @@ def command(
             app.note("Nothing was resumed.")
         return ExitCode.OK if plan.possible else ExitCode.NOT_AS_ASKED
     found = client.resume(found.id, on_no_capacity=on_no_capacity or "", wait_seconds=try_for)
-    code = ExitCode.OK
-    if waits is not False:
-        found, code = wait(app, client, found, timeout, "running")
-        addresses_changed(app, client)
-    if as_json:
-        app.print_json(found.raw)
-    elif code is ExitCode.OK:
-        tell_running(app, found)
-    return code
+    return followed(app, client, found, "running", waits, timeout, as_json)

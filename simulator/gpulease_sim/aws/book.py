@@ -6,9 +6,11 @@ later are free. Volumes and snapshots are billed per GB-month (of 730 hours) by 
 
 import base64
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+
+from gpulease_sim.books import BookOf
 
 MINIMUM_SECONDS = 60
 _HOUR = Decimal(3600)
@@ -94,47 +96,6 @@ class BookObject:
         return tuple(value for value in self.tags.values() if value.startswith("gpulease:"))
 
 
-class Book:
-    """All entries of one account."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._entries: dict[str, Entry] = {}
-
-    def add(self, entry: Entry) -> Entry:
-        """Write a new object down."""
-        self._entries[entry.id] = entry
-        return entry
-
-    def entry(self, object_id: str) -> Entry:
-        """The raw entry; KeyError where the object never existed."""
-        return self._entries[object_id]
-
-    def find(self, object_id: str) -> Entry | None:
-        """The raw entry, if the object ever existed."""
-        return self._entries.get(object_id)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(list(self._entries.values()))
-
-    def objects(self, at: float | None = None) -> list[BookObject]:
-        """Everything created until then (default: now), oldest first."""
-        moment = self._clock() if at is None else at
-        return [_view(entry, moment) for entry in self if entry.created <= moment]
-
-    def billed(self, at: float | None = None, *, free: bool = True) -> list[BookObject]:
-        """What exists then; `free=False` leaves out what costs nothing at that moment (a stopped instance itself)."""
-        return [each for each in self.objects(at) if each.destroyed is None and (free or each.hourly_usd > 0)]
-
-    def get(self, object_id: str, at: float | None = None) -> BookObject:
-        """One object; KeyError where it never existed."""
-        return _view(self._entries[object_id], self._clock() if at is None else at)
-
-    def cost(self, at: float | None = None) -> Decimal:
-        """USD owed for everything until then."""
-        return sum((each.cost_usd for each in self.objects(at)), Decimal(0))
-
-
 def _view(entry: Entry, at: float) -> BookObject:
     spans = [span for span in entry.spans if span.start <= at]
     now = spans[-1].usd_per_hour if spans and spans[-1].end > at else Decimal(0)
@@ -155,6 +116,13 @@ def _view(entry: Entry, at: float) -> BookObject:
         spot=entry.spot,
         user_data=entry.user_data,
     )
+
+
+class Book(BookOf[Entry, BookObject]):
+    """All entries of one account."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock, _view)
 
 
 def _cost(span: Span, at: float) -> Decimal:

@@ -5,10 +5,12 @@ destruction is already drawn); views hide what has not happened yet.
 """
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+
+from gpulease_sim.books import BookOf
 
 HOUR = 3600
 
@@ -61,50 +63,6 @@ class BookObject:
         return tuple(text for text in (*self.tags, self.label) if text.startswith("gpulease:"))
 
 
-class Book:
-    """All entries of one account."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._entries: dict[str, Entry] = {}
-
-    def add(self, entry: Entry) -> None:
-        """Write a new object down."""
-        self._entries[entry.id] = entry
-
-    def entry(self, object_id: str) -> Entry:
-        """The raw entry; KeyError where the object never existed."""
-        return self._entries[object_id]
-
-    def find(self, object_id: str) -> Entry | None:
-        """The raw entry, if the object ever existed."""
-        return self._entries.get(object_id)
-
-    def remove(self, object_id: str) -> None:
-        """Strike an object that in truth was never created (the `ignore` fault)."""
-        self._entries.pop(object_id, None)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(list(self._entries.values()))
-
-    def objects(self, at: float | None = None) -> list[BookObject]:
-        """Everything created until then (default: now), oldest first."""
-        moment = self._clock() if at is None else at
-        return [_view(entry, moment) for entry in self if entry.created <= moment]
-
-    def billed(self, at: float | None = None, *, free: bool = True) -> list[BookObject]:
-        """What exists then; `free=False` leaves out what costs nothing (VPCs)."""
-        return [each for each in self.objects(at) if each.destroyed is None and (free or each.hourly_usd > 0)]
-
-    def get(self, object_id: str, at: float | None = None) -> BookObject:
-        """One object; KeyError where it never existed."""
-        return _view(self._entries[object_id], self._clock() if at is None else at)
-
-    def cost(self, at: float | None = None) -> Decimal:
-        """USD owed for everything until then."""
-        return sum((each.cost_usd for each in self.objects(at)), Decimal(0))
-
-
 def _view(entry: Entry, at: float) -> BookObject:
     hourly = next((rate for since, rate, _ in reversed(entry.rates) if since <= at), entry.rates[0][1])
     return BookObject(
@@ -121,6 +79,13 @@ def _view(entry: Entry, at: float) -> BookObject:
         cost_usd=cost_of(entry, at),
         user_data=entry.user_data,
     )
+
+
+class Book(BookOf[Entry, BookObject]):
+    """All entries of one account."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock, _view)
 
 
 def cost_of(entry: Entry, at: float) -> Decimal:

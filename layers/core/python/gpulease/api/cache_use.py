@@ -6,6 +6,7 @@ Invariant: a cache is found among its owner's own and nowhere else, so that anot
 from http import HTTPStatus
 
 from gpulease.api.problems import FieldError, Problem, echo, invalid
+from gpulease.cache_facts import takes_its_volume
 from gpulease.domain.cache import (
     cache_id,
     cache_owner,
@@ -13,7 +14,6 @@ from gpulease.domain.cache import (
     offers_for,
     place_of,
     spec_of,
-    takes_volume,
     user_of,
 )
 from gpulease.domain.cache_spec import CacheUse
@@ -88,19 +88,10 @@ def cache_for_lease(use: CacheUse, user: str, ledger: Ledger, *, field: str = "c
     return record
 
 
-def takes(cache: LeaseRecord, offer: Offer, deps: Deps) -> bool:
-    """Whether a machine of this offer would use the cache's volume. Needs no provider call."""
-    spec = spec_of(cache.lease)
-    if not spec.has_volume or offer.provider != spec.provider:
-        return False
-    provider = deps.providers.get(offer.provider)
-    return takes_volume(spec, offer, lambda each: provider.can_attach_volume(each, spec.region, spec.zone))
-
-
 def offers_with(cache: LeaseRecord, offers: list[Offer], deps: Deps) -> list[Offer]:
     """Of these the offers whose machines could use the cache, at least one. Raises a 422 problem (C37)."""
     spec = spec_of(cache.lease)
-    fitting = offers_for(spec, offers, lambda offer: takes(cache, offer, deps))
+    fitting = offers_for(spec, offers, lambda offer: takes_its_volume(cache, offer, deps))
     if fitting:
         return fitting
     place, name = (spec.region, spec.zone), cache.lease.name

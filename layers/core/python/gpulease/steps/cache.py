@@ -7,6 +7,7 @@ by the next who wants it, who both ask the user's lease.
 
 from datetime import datetime, timedelta
 
+from gpulease.cache_facts import takes_its_volume
 from gpulease.domain.cache import (
     COMING_STATES,
     expires_at,
@@ -19,7 +20,6 @@ from gpulease.domain.cache import (
     place_of,
     spec_of,
     taken,
-    takes_volume,
     to_leave,
     user_of,
     volume_of,
@@ -27,7 +27,6 @@ from gpulease.domain.cache import (
     warns_at,
 )
 from gpulease.domain.lease import Attempt, Lease, LeaseState, Reason, VolumeAttachment
-from gpulease.domain.offer import Offer
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resource import Resource
 from gpulease.domain.resume import kept_before
@@ -57,15 +56,6 @@ def cache_of(lease: Lease, deps: Deps) -> LeaseRecord | None:
         return deps.ledger.load(lease.cache_id)
     except LeaseNotFound:
         return None
-
-
-def takes_its_volume(cache: LeaseRecord, offer: Offer, deps: Deps) -> bool:
-    """Whether a machine of this offer would use the cache's volume. Needs no provider call."""
-    spec = spec_of(cache.lease)
-    if not spec.has_volume or offer.provider != spec.provider:
-        return False
-    provider = deps.providers.get(offer.provider)
-    return takes_volume(spec, offer, lambda each: provider.can_attach_volume(each, spec.region, spec.zone))
 
 
 # --- taking -----------------------------------------------------------------------------------------------------------

@@ -24,17 +24,14 @@ from gpulease.domain.spec import LeaseSpec, NetworkScope, PrivateNetwork
 from gpulease.domain.transitions import event
 from gpulease.domain.user_data import UserDataTooLarge
 from gpulease.errors import (
-    CapacityRefused,
     LeaseConflict,
     LeaseSuperseded,
-    NetworkUnsupported,
     ProviderAuthFailed,
     ProviderError,
     ProviderRejected,
     ProviderThrottled,
     ProviderUnavailable,
     ProviderUnexpected,
-    QuotaRefused,
 )
 from gpulease.ports import Deps, InstanceRequest, Provider
 from gpulease.steps import alarms
@@ -51,6 +48,7 @@ from gpulease.steps.base import (
 from gpulease.steps.cache import take
 from gpulease.steps.facts import note_created
 from gpulease.steps.observing import take_turn_in
+from gpulease.steps.refusals import STALE_AFTER, reason_of
 from gpulease.steps.shared_network import network_to_pass, place_of
 
 OUTCOMES = frozenset({"created", "waiting", "unknown", "failed", "superseded"})
@@ -60,16 +58,6 @@ SHUT_PATIENCE = timedelta(seconds=60)
 """A region that does not answer is waited for so long before another offer is tried."""
 SHUT_PAUSE_SECONDS = 15
 STOOD_STILL = timedelta(seconds=30)
-STALE_AFTER = timedelta(seconds=30)
-"""An intent so old is never sent: somebody else may have closed it by now."""
-_REASONS: tuple[tuple[type[Exception], Reason], ...] = (
-    (CapacityRefused, Reason.NO_CAPACITY),
-    (QuotaRefused, Reason.QUOTA_EXCEEDED),
-    (NetworkUnsupported, Reason.NETWORK_UNSUPPORTED),
-    (ProviderAuthFailed, Reason.AUTH_FAILED),
-    (ProviderThrottled, Reason.THROTTLED),
-    (ProviderRejected, Reason.REJECTED),
-)
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
@@ -248,7 +236,7 @@ def _refused(
 ) -> Outcome:
     """The provider said no: nothing exists, so the intent is closed in the same write that ends the attempt."""
     now = deps.clock.now()
-    reason = next(reason for kind, reason in _REASONS if isinstance(error, kind))
+    reason = reason_of(error)
     closed = intent.model_copy(
         update={
             "version": 1,

@@ -10,7 +10,6 @@ from gpulease.domain.resource import Rate, Resource, ResourceKind, ResourceState
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, cancel, event, moved
 from gpulease.draining import end_while_draining
 from gpulease.errors import (
-    CapacityRefused,
     InputInvalid,
     LeaseConflict,
     ProviderAuthFailed,
@@ -18,28 +17,20 @@ from gpulease.errors import (
     ProviderThrottled,
     ProviderUnavailable,
     ProviderUnexpected,
-    QuotaRefused,
 )
 from gpulease.ports import Deps, Provider, VolumeRequest
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, account_identity, load_current, record_fact, ref_of
 from gpulease.steps.facts import adopt, note_created
 from gpulease.steps.observing import may_change, throttled_pause_seconds
+from gpulease.steps.refusals import STALE_AFTER, reason_of
 from gpulease.steps.starting import start_release
 
 OUTCOMES = frozenset({"created", "waiting", "failed", "superseded"})
 SEARCH_PAUSE_SECONDS = 10
 TURN_PAUSE_SECONDS = 3
-STALE_AFTER = timedelta(seconds=30)
-"""An intent so old is never sent: somebody else may have closed it by now."""
 GIVE_UP_AFTER = timedelta(minutes=30)
 """Of asking: throttled, or created and never seen, again and again."""
-_REASONS: tuple[tuple[type[Exception], Reason], ...] = (
-    (CapacityRefused, Reason.NO_CAPACITY),
-    (QuotaRefused, Reason.QUOTA_EXCEEDED),
-    (ProviderAuthFailed, Reason.AUTH_FAILED),
-    (ProviderRejected, Reason.REJECTED),
-)
 
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
@@ -145,7 +136,7 @@ def _send(intent: Resource, zone: str, lease: Lease, provider: Provider, deps: D
 
 def _refused(intent: Resource, lease: Lease, error: ProviderRejected | ProviderAuthFailed, deps: Deps) -> Outcome:
     """The provider said no: that nothing exists is a fact, whatever becomes of the cache."""
-    reason = next(reason for kind, reason in _REASONS if isinstance(error, kind))
+    reason = reason_of(error)
     _close(intent, f"refused: {reason}", deps)
     record = load_current(StepCommand(lease_id=lease.id, epoch=lease.epoch), deps, LeaseState.PROVISIONING)
     return give_up(record, reason, error.facts.message, deps)

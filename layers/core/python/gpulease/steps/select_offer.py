@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpulease.agent_program import fits_anywhere, offers_that_carry
+from gpulease.cache_facts import takes_its_volume
 from gpulease.domain.cache import offers_for, spec_of
 from gpulease.domain.event import Event
 from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, LeaseState, Reason
@@ -26,7 +27,7 @@ from gpulease.pause_facts import PAUSE_NOTICE, cache_part, pause_notice
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current
-from gpulease.steps.cache import cache_of, takes_its_volume
+from gpulease.steps.cache import cache_of
 from gpulease.steps.starting import go_on, start_overdue_release
 
 OUTCOMES = frozenset({"offer", "more", "none", "handed_over", "superseded"})
