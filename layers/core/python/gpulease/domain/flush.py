@@ -18,7 +18,7 @@ from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 FLUSH_TIME = timedelta(seconds=90)
 """Since it was asked, or last said that it still saves. It hears of it with its next report, within a minute."""
 LONGEST_FLUSH = timedelta(minutes=15)
-"""In all. At 500 MB/s, which a store takes from one machine, some 450 GB."""
+"""In all. At 100 MB/s some 90 GB get out in that time."""
 MOVED_BY_LEAST = timedelta(seconds=30)
 """The end is moved in steps of at least so much: a write costs money, and reports come every ten seconds."""
 LOOK_SECONDS = 5
