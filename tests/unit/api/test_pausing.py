@@ -207,3 +207,4 @@ def test_what_a_pause_would_be_is_told_before_anything_is_rented(world: World, c
     world.providers = OneProvider(stops=False)
     told = client("POST", "/v1/leases", {"gpu": ["A100"]}, query="dry_run=true").json["when_paused"]
     assert "bills a stopped machine in full" in told and "given back" in told
+    assert "after 30 minutes without use or after 20 minutes without a report" in told and "$2.397/h until then" in told

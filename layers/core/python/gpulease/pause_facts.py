@@ -9,8 +9,8 @@ from gpulease.domain.cost import rate_now
 from gpulease.domain.lease import Lease, PauseMode
 from gpulease.domain.offer import Offer
 from gpulease.domain.pause import pause_mode
-from gpulease.domain.pause_plan import BilledPart, PausePlan, plan_pause
-from gpulease.domain.policy import LeasePolicy, Then
+from gpulease.domain.pause_plan import BilledPart, PausePlan, per_hour, plan_pause
+from gpulease.domain.policy import Keep, LeasePolicy, Then, in_words
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.errors import InputInvalid, LeaseNotFound
@@ -50,8 +50,12 @@ def pause_notice(
     """What a pause would be on a machine of this offer: told before the machine is asked for (law 11)."""
     mode = pause_mode(can_stop=can_be_stopped(offer, deps), has_cache=has_cache)
     if mode is None:
-        then = "is given back when its policy says pause" if _pauses(policy) else "cannot be paused"
-        return f"{PAUSE_NOTICE} {offer.provider} bills a stopped machine in full and there is no cache: it {then}"
+        why = f"{PAUSE_NOTICE} {offer.provider} bills a stopped machine in full and there is no cache: it"
+        whens = _pausing_limits(policy)
+        if not whens:
+            return f"{why} cannot be paused"
+        price = per_hour(offer.price_per_hour_usd)
+        return f"{why} is given back with all that is on it {' or '.join(whens)} ({price} until then, nothing after)"
     stopped = deps.providers.get(offer.provider).stopped_price_per_hour(offer) if mode is PauseMode.STOP else Decimal(0)
     plan = plan_pause(
         mode,
@@ -63,9 +67,16 @@ def pause_notice(
     return f"{PAUSE_NOTICE} {plan.text}"
 
 
-def _pauses(policy: LeasePolicy) -> bool:
-    idle = policy.idle.enabled and policy.idle.then is Then.PAUSE
-    return idle or (policy.unreachable.enabled and policy.unreachable.then is Then.PAUSE)
+def _pausing_limits(policy: LeasePolicy) -> list[str]:
+    """When its policy says pause, in words."""
+    idle, silent, found = policy.idle, policy.unreachable, []
+    if idle.enabled and idle.then is Then.PAUSE:
+        found.append(f"after {in_words(idle.after_seconds)} without use")
+    if silent.enabled and silent.then is Then.PAUSE:
+        found.append(f"after {in_words(silent.after_seconds)} without a report of its agent")
+    if any(window.keep is Keep.OFF for window in policy.windows):
+        found.append("when a window keeps it off")
+    return found
 
 
 def cache_part(lease: Lease, deps: Deps) -> BilledPart | None:

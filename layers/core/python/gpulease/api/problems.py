@@ -14,6 +14,7 @@ from aws_lambda_powertools.event_handler import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpulease.domain.cache_spec import FORMS
+from gpulease.domain.policy import in_words
 from gpulease.domain.spec import LeaseSpec
 
 CONTENT_TYPE = "application/problem+json"
@@ -181,7 +182,7 @@ def _field_error(error: Mapping[str, Any], known: Sequence[str]) -> FieldError:
     message = message.removeprefix("Value error, ").replace("Input should be", "must be")
     if kind in _LIMITS:
         if where.path.endswith("_seconds"):
-            message += f" seconds ({_in_words(int(error['ctx'][_LIMITS[kind]]))})"
+            message += f" seconds ({in_words(int(error['ctx'][_LIMITS[kind]]))})"
         message = _with_value(message, value)
     elif kind in ("string_too_short", "string_too_long"):
         size = len(str(error.get("input")))
@@ -192,15 +193,6 @@ def _field_error(error: Mapping[str, Any], known: Sequence[str]) -> FieldError:
 def _with_value(message: str, value: Scalar) -> str:
     """The same with what was given, where that may be repeated."""
     return message if value is None else f"{message}, not {value!r}"
-
-
-def _in_words(seconds: int) -> str:
-    """`90 seconds`, `2 minutes`, `366 days`."""
-    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size and seconds % size == 0:
-            count = seconds // size
-            return f"{count} {name}{'' if count == 1 else 's'}"
-    return f"{seconds} seconds"
 
 
 def unknown_name(what: str, name: str, known: Sequence[str]) -> str:

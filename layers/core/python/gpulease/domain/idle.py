@@ -16,7 +16,7 @@ from enum import StrEnum
 from gpulease.domain import windows
 from gpulease.domain.agent import REPORT_EVERY_SECONDS, AgentRecord, is_silent, last_activity
 from gpulease.domain.lease import Lease, LeaseState, Reason
-from gpulease.domain.policy import LeasePolicy, Signal, Then
+from gpulease.domain.policy import LeasePolicy, Signal, Then, in_words
 
 QUIET_REPORTS_NEEDED = 3
 LOOK_AGAIN = timedelta(minutes=5)
@@ -179,7 +179,7 @@ def _use(lease: Lease, policy: LeasePolicy, agent: AgentRecord | None, now: date
     if policy.unreachable.enabled:
         limit = timedelta(seconds=policy.unreachable.after_seconds)
         at = agent.last_report_at + limit
-        detail = f"its agent has been silent for {_minutes(limit)}"
+        detail = f"its agent has been silent for {in_words(int(limit.total_seconds()))}"
         # Of an agent that reports nothing is planned; only somebody has to look then.
         silent = at <= now or is_silent(agent, now)
         action = _action(policy.unreachable.then) if silent else Action.NONE
@@ -197,7 +197,7 @@ def _use(lease: Lease, policy: LeasePolicy, agent: AgentRecord | None, now: date
     elif due <= now and not _is_quiet(agent, policy.idle.signals):
         found.append(Verdict(Action.NONE, at=now + timedelta(seconds=REPORT_EVERY_SECONDS)))
     else:
-        detail = f"nothing has used it for {_minutes(limit)}"
+        detail = f"nothing has used it for {in_words(int(limit.total_seconds()))}"
         found.append(Verdict(_action(policy.idle.then), Reason.IDLE, detail, due))
     return found
 
@@ -216,7 +216,7 @@ def _paused(lease: Lease, policy: LeasePolicy, now: datetime) -> list[Verdict]:
     found = []
     if policy.paused.release_after_seconds is not None and lease.paused_at is not None:
         limit = timedelta(seconds=policy.paused.release_after_seconds)
-        detail = f"it has been paused for {_minutes(limit)}"
+        detail = f"it has been paused for {in_words(int(limit.total_seconds()))}"
         found.append(Verdict(Action.RELEASE, Reason.EXPIRED, detail, lease.paused_at + limit))
     by_itself = lease.pause is not None and lease.pause.reason in (Reason.IDLE, Reason.WINDOW)
     if policy.windows and by_itself and lease.pause is not None:
@@ -243,11 +243,3 @@ def _plan(verdict: Verdict | None) -> str:
         return ""
     done = {Action.PAUSE: "paused", Action.RELEASE: "released", Action.RESUME: "resumed"}[verdict.action]
     return f"{done} ({verdict.reason}): {verdict.detail}"
-
-
-def _minutes(limit: timedelta) -> str:
-    seconds = int(limit.total_seconds())
-    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds // size} {name}{'' if seconds == size else 's'}"
-    return f"{seconds} seconds"

@@ -16,6 +16,14 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 MAX_SECONDS = 366 * DAY
 
 
+def in_words(seconds: int) -> str:
+    """`90 seconds`, `2 minutes`, `366 days`."""
+    for size, name in ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {name}{'' if seconds == size else 's'}"
+    return f"{seconds} seconds"
+
+
 class Then(StrEnum):
     """What follows a limit."""
 
