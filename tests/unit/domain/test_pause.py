@@ -90,8 +90,11 @@ def test_a_plan_names_both_prices_and_each_part() -> None:
 
     assert plan.paused_usd_per_hour == Decimal("0.03") and plan.running_usd_per_hour == Decimal("0.82")
     assert "$0.820/h" in plan.text and "$0.030/h" in plan.text
+    assert "instance store" in plan.text, "what a stop loses is told before it happens"
     nothing = plan_pause(None, provider="vultr", running=FULL, stopped=STOPPED, cache=None)
     assert nothing.paused_usd_per_hour == 0 and "keep nothing" in nothing.text
+    spot = plan_pause(PauseMode.KEEP_CACHE, provider="aws", running=FULL, stopped=STOPPED, cache=cache, spot=True)
+    assert spot.text.startswith("aws does not stop spot machines: the machine is given back")
 
 
 @pytest.mark.parametrize("state", list(LeaseState))

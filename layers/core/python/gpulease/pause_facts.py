@@ -9,7 +9,7 @@ from gpulease.domain.cost import rate_now
 from gpulease.domain.lease import Lease, PauseMode
 from gpulease.domain.offer import Offer
 from gpulease.domain.pause import pause_mode
-from gpulease.domain.pause_plan import BilledPart, PausePlan, per_hour, plan_pause
+from gpulease.domain.pause_plan import BilledPart, PausePlan, no_stop, per_hour, plan_pause
 from gpulease.domain.policy import Keep, LeasePolicy, Then, in_words
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
@@ -41,7 +41,8 @@ def plan_of(record: LeaseRecord, deps: Deps) -> PausePlan:
     mode = mode_of(record, deps)
     stopped = deps.providers.get(offer.provider).stopped_price_per_hour(offer) if mode is PauseMode.STOP else Decimal(0)
     cache = cache_part(record.lease, deps)
-    return plan_pause(mode, provider=offer.provider, running=running, stopped=stopped, cache=cache)
+    spot = is_never_stopped_as_spot(offer, deps)
+    return plan_pause(mode, provider=offer.provider, running=running, stopped=stopped, cache=cache, spot=spot)
 
 
 def pause_notice(
@@ -50,7 +51,8 @@ def pause_notice(
     """What a pause would be on a machine of this offer: told before the machine is asked for (law 11)."""
     mode = pause_mode(can_stop=can_be_stopped(offer, deps), has_cache=has_cache)
     if mode is None:
-        why = f"{PAUSE_NOTICE} {offer.provider} bills a stopped machine in full and there is no cache: it"
+        spot = is_never_stopped_as_spot(offer, deps)
+        why = f"{PAUSE_NOTICE} {no_stop(offer.provider, spot=spot)} and there is no cache: it"
         whens = _pausing_limits(policy)
         if not whens:
             return f"{why} cannot be paused"
@@ -63,6 +65,7 @@ def pause_notice(
         running=offer.price_per_hour_usd,
         stopped=stopped,
         cache=cache,
+        spot=is_never_stopped_as_spot(offer, deps),
     )
     return f"{PAUSE_NOTICE} {plan.text}"
 
@@ -120,6 +123,15 @@ def is_configured(account: str, deps: Deps) -> bool:
     except InputInvalid:
         return False
     return True
+
+
+def is_never_stopped_as_spot(offer: Offer, deps: Deps) -> bool:
+    """Whether it is only for being a spot machine that this one is not stopped."""
+    return offer.spot and not can_be_stopped(offer, deps) and can_be_stopped(_on_demand(offer), deps)
+
+
+def _on_demand(offer: Offer) -> Offer:
+    return offer.model_copy(update={"spot": False})
 
 
 def can_be_stopped(offer: Offer, deps: Deps) -> bool:
