@@ -44,7 +44,7 @@ def plan_pause(
     why = no_stop(provider, spot=spot)
     if mode is PauseMode.STOP:
         parts = (BilledPart("disk of the stopped machine", stopped), *([cache] if cache else ()), *networks)
-        doing = "the machine is stopped and kept with its root disk; what is on the host's disks (instance store) is lost"
+        doing = "the machine is stopped and kept with its root disk; what is on host disks (instance store) is lost"
     elif mode is PauseMode.KEEP_CACHE:
         parts = (cache,) if cache else ()
         doing = (
