@@ -64,7 +64,7 @@ def command() -> None:
 @click.option("--bucket", metavar="BUCKET[/PREFIX]", help="S3-compatible object store for its content.")
 @click.option("--bucket-endpoint", metavar="URL", help="Of another store than AWS S3.")
 @click.option("--bucket-region", metavar="NAME", help="Default: us-east-1.")
-@click.option("--bucket-secret", metavar="NAME", help="Secret with the store's keys. Default: the machine's own role.")
+@click.option("--bucket-secret", metavar="NAME", help="Secret with the store's keys: machines have none.")
 @click.option("--expire-after", metavar="TIME|never", help="Remove it after so long unused. Default: 14d.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would cost.")
 @click.option("--wait/--no-wait", "wait", default=True, help="Wait until it can be used. Default: wait.")
@@ -87,6 +87,8 @@ def create(
     """
     body = _request(name, values)
     client = app.client()
+    if "object_store" in body and "credentials" not in body["object_store"]:
+        app.note("warning: without --bucket-secret nothing opens the store but what the machines' image brings")
     if dry_run or (app.interactive and not yes):
         planned = _asked(lambda: client.plan_cache(body))
         if dry_run:

@@ -114,6 +114,7 @@ def test_what_is_in_an_object_store_alone_is_not_said_to_cost_nothing(cli: Cli) 
     made = cli.run("cache", "create", "hf", "--bucket", "my-models")
 
     assert made.out == "hf is available: s3:my-models, billed by your store\n"
+    assert "warning: without --bucket-secret nothing opens the store" in made.err
     assert "billed by your store" in cli.run("cache", "show", "hf").out
     assert "$0.00" not in cli.run("cache", "ls").out.splitlines()[1]
 

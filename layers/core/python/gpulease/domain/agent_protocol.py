@@ -78,7 +78,7 @@ class AgentAnswer(Model):
 
 
 class CacheKeys(Model):
-    """Where the cache's content lies in an object store, and what opens it. Without a key: the machine's own role."""
+    """Where the cache's content lies in an object store, and what opens it. Without a key: what the image brings."""
 
     provider: str
     """rclone's name for it."""

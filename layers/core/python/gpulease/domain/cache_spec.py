@@ -37,7 +37,7 @@ class ObjectStore(Model):
     bucket: str = Field(min_length=3, max_length=63, pattern=_BUCKET)
     prefix: str = Field(default="", max_length=256, pattern=_PREFIX)
     credentials: str = Field(default="", max_length=64, pattern=_SECRET)
-    """Name of the secret with the access key; empty = the machine's own role."""
+    """Name of the secret with the access key; empty = what the machine's image brings."""
 
 
 class CacheSpec(Model):
