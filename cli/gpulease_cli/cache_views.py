@@ -22,6 +22,8 @@ class CacheView:
     zone: str
     size_gb: int
     """0 = it has no volume."""
+    throughput_mibps: int
+    """0 = as such volumes are."""
     bucket: str
     """`bucket/prefix` of its object store; empty = it has none."""
     price_per_month_usd: Decimal | None
@@ -45,6 +47,7 @@ class CacheView:
             **{key: _text(raw, key) for key in ("id", "name", "state", "reason", "reason_detail")},
             **{key: _text(raw, key) for key in ("provider", "region", "zone")},
             size_gb=int(_number(raw, "size_gb")),
+            throughput_mibps=int(_number(raw, "throughput_mibps")),
             bucket="/".join(part for part in (_text(place, "bucket"), _text(place, "prefix")) if part),
             price_per_month_usd=_usd(raw, "price_per_month_usd"),
             cost_so_far_usd=_usd(raw, "cost_so_far_usd"),
@@ -68,7 +71,12 @@ class CacheView:
         """`50 GB at vultr/ewr, $5.00 a month`, or `s3:models, billed by your store`."""
         if not self.size_gb:
             return f"{self.place}, billed by your store"
-        return f"{self.size_gb} GB at {self.place}, {cost(self.price_per_month_usd)} a month"
+        return f"{self.size} at {self.place}, {cost(self.price_per_month_usd)} a month"
+
+    @property
+    def size(self) -> str:
+        """`50 GB`, or `50 GB with 400 MiB/s`."""
+        return f"{self.size_gb} GB" + (f" with {self.throughput_mibps} MiB/s" if self.throughput_mibps else "")
 
     @property
     def removed(self) -> bool:

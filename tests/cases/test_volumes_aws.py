@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -74,6 +75,28 @@ def test_c24_the_cache_volume_survives_its_machine_and_the_root_disk_does_not(wo
     (kept,) = world.existing("volume")
     assert [volume["provider_id"] for volume in shown["volumes"]] == [kept.id]
     assert (shown["state"], shown["price_per_month_usd"]) == ("available", "4.00")
+    world.end()
+
+
+def test_speed_that_was_bought_is_billed_as_it_was_told_and_on_the_book(worlds: list[AwsWorld]) -> None:
+    worlds.append(world := AwsWorld())
+    fast = {**MODELS, "name": "fast", "size_gb": 60, "throughput_mibps": 400}
+    told = world.stack.api("POST", "/v1/caches", fast, query={"dry_run": "true"})["price_per_month_usd"]
+    world.stack.api("POST", "/v1/caches", fast)
+    world.stack.run_until(
+        lambda: world.stack.api("GET", "/v1/caches/fast")["state"] == "available", limit_seconds=300, step_seconds=2
+    )
+
+    shown = world.stack.api("GET", "/v1/caches/fast")
+
+    (volume,) = [each for each in world.existing("volume") if each.size_gb == 60]
+    assert told == shown["price_per_month_usd"] == "15.80"
+    assert shown["throughput_mibps"] == 400
+    assert volume.hourly_usd * 730 == pytest.approx(Decimal(told))
+    (call,) = [each for each in world.calls("CreateVolume") if "Throughput" in each.params]
+    assert call.params["Throughput"] == "400"
+    world.stack.api("DELETE", "/v1/caches/fast")
+    world.until(shown["id"], RELEASED)
     world.end()
 
 

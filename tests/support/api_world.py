@@ -116,12 +116,14 @@ class ImageCheckingProvider:
     def can_attach_volume(self, offer: Offer, region: str, zone: str) -> bool:
         return offer.kind is PlanKind.VM and (offer.region, offer.zone) == (region, zone)
 
-    def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
+    def volume_price_per_month(self, region: str, size_gb: int, throughput_mibps: int | None = None) -> Decimal:
+        if throughput_mibps is not None and not 125 <= throughput_mibps <= 1000:
+            raise InputInvalid(f"125 to 1000 MiB/s, not {throughput_mibps}", field="throughput_mibps")
         if region not in ("ewr", "ams", "nrt"):
             raise InputInvalid(f"no block storage in {region!r}", field="region")
         if size_gb < 10:
             raise InputInvalid(f"block storage has 10 GB or more, not {size_gb} GB", field="size_gb")
-        return Decimal("0.10") * size_gb
+        return Decimal("0.10") * size_gb + Decimal("0.04") * ((throughput_mibps or 125) - 125)
 
     def can_stop(self, offer: Offer) -> bool:
         return self.stops

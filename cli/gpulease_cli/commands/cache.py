@@ -32,6 +32,7 @@ _COLUMNS = (
 _FIELDS = {
     "name": "NAME",
     "size_gb": "--size",
+    "throughput_mibps": "--throughput",
     "provider": "--provider",
     "region": "--region",
     "zone": "--zone",
@@ -61,6 +62,12 @@ def command() -> None:
 @click.option("--provider", metavar="NAME", help="Where the volume is.")
 @click.option("--region", metavar="NAME")
 @click.option("--zone", metavar="NAME", help="Where the provider divides its regions.")
+@click.option(
+    "--throughput",
+    type=CountType(1, 100_000),
+    metavar="MIBPS",
+    help="MiB per second that the volume is paid to give, where that can be bought (AWS: 125 to 1000).",
+)
 @click.option("--bucket", metavar="BUCKET[/PREFIX]", help="S3-compatible object store for its content.")
 @click.option("--bucket-endpoint", metavar="URL", help="Of another store than AWS S3.")
 @click.option("--bucket-region", metavar="NAME", help="Default: us-east-1.")
@@ -82,6 +89,7 @@ def create(
 
     \b
     gpulease cache create models --provider vultr --region ewr --size 200
+    gpulease cache create models --provider aws --region us-east-1 --zone us-east-1a --throughput 400
     gpulease cache create models --bucket my-models/hf --bucket-secret models-s3
     gpulease cache create hf --provider vultr --region ewr --size 50 --expire-after 30d --dry-run
     """
@@ -113,7 +121,7 @@ def create(
 
 def _request(name: str, values: dict[str, Any]) -> dict[str, Any]:
     found = {"size_gb": values["size"], "provider": values["provider"], "region": values["region"]}
-    body: dict[str, Any] = {"name": name, **found, "zone": values["zone"]}
+    body: dict[str, Any] = {"name": name, **found, "zone": values["zone"], "throughput_mibps": values["throughput"]}
     body = {key: value for key, value in body.items() if value is not None}
     if values["expire_after"] is not None:
         body["expire_after_seconds"] = _expiry(values["expire_after"])
@@ -203,7 +211,7 @@ def show(app: App, name: str, as_json: bool) -> None:
 def _lines(cache: CacheView, now: datetime) -> Iterator[str]:
     why = ": ".join(part for part in (cache.reason, cache.reason_detail) if part)
     yield f"{cache.name}  {cache.id}  {cache.state}{f' ({why})' if why else ''}"
-    yield from _pair("volume", f"{cache.size_gb} GB at {cache.place}" if cache.size_gb else "")
+    yield from _pair("volume", f"{cache.size} at {cache.place}" if cache.size_gb else "")
     yield from _pair("object store", cache.bucket)
     price = f"{cost(cache.price_per_month_usd)} a month, {cost(cache.cost_so_far_usd)} so far"
     yield from _pair("price", price if cache.size_gb else "billed by your store")

@@ -25,6 +25,7 @@ _L4 = {"gpu": ["L4"], "regions": ["us-east-1"]}
 _ONE = {"plans": ["g6.xlarge"], "regions": ["us-east-1"]}
 _WITH_GROUP = _ONE | {"private_network": "required", "network_scope": "lease"}
 _CACHE = {"name": "models", "provider": "aws", "region": "us-east-1", "zone": "us-east-1b", "size_gb": 20}
+_FAST: dict[str, Any] = {"cache": _CACHE | {"throughput_mibps": 400}, "hold_seconds": 5.0}
 _CACHED: dict[str, Any] = {"cache": _CACHE, "hold_seconds": 5.0}
 _PAUSED: dict[str, Any] = {"pause_after": 10.0, "hold_seconds": 5.0}
 _REPLACED: dict[str, Any] = {
@@ -53,7 +54,7 @@ AWS_WORKFLOWS: tuple[Workflow, ...] = (
         aws=_ruled(Rule(change={"terminates_ignored": 1, "terminated_seconds": 40})),
         hold_seconds=5.0,
     ),
-    Workflow("aws_cache", _ONE, aws=_ruled(), **_CACHED),
+    Workflow("aws_cache", _ONE, aws=_ruled(), **_FAST),
     Workflow("aws_pause_with_cache", _ONE, aws=_ruled(), **_CACHED, pause_after=10.0),
     Workflow(
         "aws_start_falls_back",

@@ -38,6 +38,9 @@ STORAGE_MONTH: dict[str, Decimal] = {
     "sc1": Decimal("0.015"),
     "standard": Decimal("0.05"),
 }
+THROUGHPUT_MONTH, THROUGHPUT_FREE = Decimal("0.04"), 125
+IOPS_MONTH, IOPS_FREE = Decimal("0.005"), 3000
+"""Of gp3: what each MiB per second and each IOPS costs over what comes with every volume."""
 SNAPSHOT_MONTH = Decimal("0.05")
 ADDRESS_HOUR = Decimal("0.005")
 """Any public IPv4 address, in use or not, since February 2024."""

@@ -3,12 +3,13 @@
 import functools
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 from gpulease_sim.aws import launches, prices, show
 from gpulease_sim.aws.account import Account, Disk, Machine
 from gpulease_sim.aws.book import Entry
 from gpulease_sim.aws.settings import volume_behaviour_of
-from gpulease_sim.aws.wire import ApiError, Call, element, items, matches, moment, tag_set, wanted
+from gpulease_sim.aws.wire import ApiError, Call, Params, element, items, matches, moment, tag_set, wanted
 
 
 def _later(account: Account, disk: Disk, when: float, action: Callable[[], None]) -> None:
@@ -21,9 +22,33 @@ def _later(account: Account, disk: Disk, when: float, action: Callable[[], None]
     account.at(when, act)
 
 
-def _hourly(region: str, type_: str, size_gb: int) -> Decimal:
-    month = prices.STORAGE_MONTH.get(type_, prices.STORAGE_MONTH["gp3"])
-    return month * size_gb * prices.factor(region) / prices.MONTH_HOURS
+def _hourly(region: str, made: Any) -> Decimal:
+    month = prices.STORAGE_MONTH.get(made.volume_type, prices.STORAGE_MONTH["gp3"]) * int(made.size)
+    if made.volume_type == "gp3":
+        month += prices.THROUGHPUT_MONTH * max(0, int(made.throughput or 0) - prices.THROUGHPUT_FREE)
+        month += prices.IOPS_MONTH * max(0, int(made.iops or 0) - prices.IOPS_FREE)
+    return month * prices.factor(region) / prices.MONTH_HOURS
+
+
+def _check_speed(params: Params) -> None:
+    """Raises what EC2 says to a throughput or IOPS that a volume cannot have."""
+    if "Throughput" not in params and "Iops" not in params:
+        return
+    type_, size = params.get("VolumeType", "gp2"), int(params.get("Size", 0))
+    throughput = int(params.get("Throughput", prices.THROUGHPUT_FREE))
+    if "Throughput" in params and type_ != "gp3":
+        text = f"The parameter Throughput is not supported for {type_} volumes."
+        raise ApiError("InvalidParameterCombination", text=text)
+    if type_ != "gp3":
+        return
+    iops = int(params.get("Iops", prices.IOPS_FREE))
+    if not 125 <= throughput <= 1000:
+        raise ApiError("InvalidParameterValue", text=f"Volume throughput of {throughput} MiB/s is not valid.")
+    if not 3000 <= iops <= 16000 or (iops > 3000 and iops > 500 * size):
+        raise ApiError("InvalidParameterValue", text=f"Volume iops of {iops} is not valid for {size} GiB.")
+    if throughput > iops / 4:
+        text = "Throughput (MiBps) to iops ratio is too high; maximum is 0.25 MiBps per iops."
+        raise ApiError("InvalidParameterValue", text=text)
 
 
 def _new(account: Account, region: str, made: object) -> Disk:
@@ -34,7 +59,7 @@ def _new(account: Account, region: str, made: object) -> Disk:
     entry = account.book.add(
         Entry("volume", volume.id, region, zone, type_, tags, account.now, size_gb=size)  # type: ignore[attr-defined]
     )
-    entry.begin(account.now, _hourly(region, type_, size))
+    entry.begin(account.now, _hourly(region, made))
     disk = Disk(
         id=entry.id,
         number=number,
@@ -134,6 +159,7 @@ def create(account: Account, call: Call) -> str:
     if not params["AvailabilityZone"].startswith(call.region):
         text = f"The zone '{params['AvailabilityZone']}' does not exist."
         raise ApiError("InvalidZone.NotFound", text=text)
+    _check_speed(params)
     limit = account.settings.volume_limit
     if limit is not None and sum(1 for each in account.disks.values() if each.region == call.region) >= limit:
         raise ApiError("VolumeLimitExceeded")
@@ -251,9 +277,10 @@ def delete(account: Account, call: Call) -> str:
 def resized(account: Account, disk: Disk) -> None:
     """After ModifyVolume: another price."""
     size, type_ = int(disk.moto.size), disk.moto.volume_type
-    if (size, type_) != (disk.entry.size_gb, disk.entry.type):
+    hourly = _hourly(disk.region, disk.moto)
+    if (size, type_, hourly) != (disk.entry.size_gb, disk.entry.type, disk.entry.spans[-1].usd_per_hour):
         disk.entry.size_gb, disk.entry.type = size, type_
-        disk.entry.begin(account.now, _hourly(disk.region, type_, size))
+        disk.entry.begin(account.now, hourly)
 
 
 def describe(account: Account, call: Call) -> str:

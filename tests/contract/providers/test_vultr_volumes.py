@@ -357,3 +357,16 @@ def test_volumes_are_found_on_every_page_and_read_once_for_all_regions(world: Vu
     assert sent(world, "GET", "/blocks") - since == 2
     [last] = world.provider.find(ref_of(made[-1], by_marker=True))
     assert last.provider_id == made[-1].provider_id
+
+
+def test_vultr_sells_no_speed(world: VultrWorld) -> None:
+    wanted = replace(volume_request(world), throughput_mibps=400)
+
+    for ask in (
+        lambda: world.provider.volume_price_per_month(wanted.region, wanted.size_gb, 400),
+        lambda: world.provider.create_volume(wanted),
+    ):
+        with pytest.raises(InputInvalid, match="no speed to buy") as refused:
+            ask()
+        assert refused.value.field == "throughput_mibps"
+    assert world.volumes_made() == 0

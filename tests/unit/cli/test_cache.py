@@ -96,6 +96,7 @@ def test_a_dry_run_only_says_what_it_would_cost(cli: Cli, world: World) -> None:
     [
         (("--region", "mars"), 2, "--region: no block storage in 'mars'"),
         (("--provider", "aws"), 2, "--provider: 'aws' is no configured provider"),
+        (("--throughput", "1001"), 2, "--throughput: 125 to 1000 MiB/s, not 1001"),
         (("--expire-after", "soon"), 2, "--expire-after: 'soon' is no time"),
         (("--bucket-region", "x"), 2, "--bucket: is missing"),
     ],
@@ -104,6 +105,14 @@ def test_what_is_wrong_is_called_by_its_option(cli: Cli, words: tuple[str, ...],
     result = cli.run(*MODELS, *words)
 
     assert result.code == code and result.error.startswith(told)
+
+
+def test_speed_is_bought_by_an_option_and_shown(cli: Cli) -> None:
+    planned = cli.run(*MODELS, "--throughput", "400", "--dry-run")
+    cli.run(*MODELS, "--throughput", "400", "--no-wait")
+
+    assert planned.out == "models would be 50 GB with 400 MiB/s at vultr/ewr, $16.00 a month; nothing was made\n"
+    assert "50 GB with 400 MiB/s at vultr/ewr" in cli.run("cache", "show", "models").out
 
 
 def test_without_any_place_nothing_is_asked(cli: Cli) -> None:

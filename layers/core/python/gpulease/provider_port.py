@@ -60,6 +60,8 @@ class VolumeRequest:
     label: str
     zone: str = ""
     idempotency_token: str = ""
+    throughput_mibps: int | None = None
+    """MiB per second to pay for; None = what such a volume gives anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,9 @@ class Provider(Protocol):
         """Whether a machine of this offer could use a volume of that place. Needs no provider call."""
         ...
 
-    def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
-        """US dollars per month. Raises InputInvalid(field="size_gb" or "region"): no such volume can be had."""
+    def volume_price_per_month(self, region: str, size_gb: int, throughput_mibps: int | None = None) -> Decimal:
+        """US dollars per month. Raises InputInvalid(field="size_gb", "region" or "throughput_mibps"): no such volume
+        can be had."""
         ...
 
     def create_volume(self, request: VolumeRequest) -> Observation:

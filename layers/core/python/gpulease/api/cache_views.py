@@ -26,6 +26,7 @@ def cache_view(record: LeaseRecord, now: datetime, ledger: Ledger) -> CacheView:
         region=spec.region,
         zone=spec.zone,
         size_gb=spec.size_gb if spec.has_volume else None,
+        throughput_mibps=spec.throughput_mibps,
         volumes=tuple(
             VolumeView(
                 provider_id=volume.provider_id,

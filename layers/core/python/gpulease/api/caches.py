@@ -18,11 +18,11 @@ from gpulease.domain.cache import (
     COMING_STATES,
     may_remove,
     new_cache,
-    place_of,
     spec_digest,
     spec_of,
     user_of,
     with_expiry,
+    words_of,
 )
 from gpulease.domain.cache_spec import CacheSpec
 from gpulease.domain.lease import Lease, LeaseState, Reason
@@ -57,6 +57,7 @@ def plan(request: CacheRequest, caller: Caller, deps: Deps, catalogue: Catalogue
         region=spec.region,
         zone=spec.zone,
         size_gb=spec.size_gb if spec.has_volume else None,
+        throughput_mibps=spec.throughput_mibps,
         object_store=spec.object_store,
         price_per_month_usd=money(price),
         expire_after_seconds=spec.expire_after_seconds,
@@ -105,8 +106,7 @@ def _must_be_the_same(existing: LeaseRecord, spec: CacheSpec) -> None:
             f"the cache {lease.name} is being removed; a new one of this name can be made when it is gone",
         )
     if lease.request_digest != spec_digest(spec):
-        is_ = spec_of(lease)
-        what = f"{is_.size_gb} GB in {place_of(is_)}" if is_.has_volume else "object store only"
+        what = words_of(spec_of(lease))
         raise Problem(
             HTTPStatus.CONFLICT,
             "cache_exists",
@@ -124,9 +124,9 @@ def _provider(name: str, deps: Deps) -> Provider:
 
 def _price(request: CacheRequest, provider: Provider) -> Decimal:
     try:
-        return provider.volume_price_per_month(request.region or "", request.size_gb)
+        return provider.volume_price_per_month(request.region or "", request.size_gb, request.throughput_mibps)
     except InputInvalid as error:
-        value = request.size_gb if error.field == "size_gb" else request.region
+        value = getattr(request, error.field, None) if error.field else request.region
         raise invalid([FieldError(field=error.field or "region", message=str(error), value=echo(value))]) from error
 
 

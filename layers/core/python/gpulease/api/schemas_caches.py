@@ -40,10 +40,17 @@ class CacheRequest(BaseModel):
     provider: Word | None = Field(default=None, description="Where the volume is; without it there is none")
     region: Word | None = None
     zone: Word | None = Field(default=None, description="Where the provider divides its regions")
+    throughput_mibps: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="MiB per second that the volume is paid to give, where speed can be bought (AWS: 125 to 1000); "
+        "without it what such a volume gives anyway",
+    )
     object_store: ObjectStore | None = Field(default=None, description="Its content can then go to any provider")
     expire_after_seconds: ExpireAfter = DEFAULT_EXPIRY_SECONDS
 
-    _numbers = field_validator("size_gb", "expire_after_seconds", mode="before")(_is_a_number)
+    _numbers = field_validator("size_gb", "throughput_mibps", "expire_after_seconds", mode="before")(_is_a_number)
 
     @field_validator("provider", "region", "zone")
     @classmethod
@@ -58,6 +65,8 @@ class CacheRequest(BaseModel):
             raise ValueError("region: a volume needs both provider and region")
         if self.zone is not None and self.region is None:
             raise ValueError("zone: says nothing without provider and region")
+        if self.throughput_mibps is not None and self.provider is None:
+            raise ValueError("throughput_mibps: says nothing without a volume; give provider and region")
         return self
 
     def spec(self, user: str, account: str) -> CacheSpec:
@@ -69,6 +78,7 @@ class CacheRequest(BaseModel):
             account=account,
             region=self.region or "",
             zone=self.zone or "",
+            throughput_mibps=self.throughput_mibps,
             object_store=self.object_store,
             expire_after_seconds=self.expire_after_seconds,
         )
@@ -112,6 +122,7 @@ class CacheView(View):
     region: str
     zone: str
     size_gb: int | None = Field(description="Of its volume; null = it has none")
+    throughput_mibps: int | None = Field(description="MiB per second that its volume is paid to give; null = as usual")
     volumes: tuple[VolumeView, ...]
     object_store: ObjectStore | None
     price_per_month_usd: Money
@@ -144,6 +155,7 @@ class CachePlan(View):
     region: str
     zone: str
     size_gb: int | None
+    throughput_mibps: int | None
     object_store: ObjectStore | None
     price_per_month_usd: Money
     expire_after_seconds: int | None

@@ -75,7 +75,9 @@ def _digest(*parts: str) -> str:
 
 def spec_digest(spec: CacheSpec) -> str:
     """SHA-256 of what was asked for: creating again with the same is the same cache, with another is refused."""
-    return sha256(spec.model_dump_json().encode()).hexdigest()
+    # As it was before speed could be bought: caches of then are the same caches still.
+    usual = {"throughput_mibps"} if spec.throughput_mibps is None else set()
+    return sha256(spec.model_dump_json(exclude=usual).encode()).hexdigest()
 
 
 def new_cache(spec: CacheSpec, name: str, generation: int, now: datetime) -> tuple[Lease, Event]:
@@ -98,13 +100,21 @@ def new_cache(spec: CacheSpec, name: str, generation: int, now: datetime) -> tup
         request_digest=spec_digest(spec),
     )
     lease = lease.model_copy(update={"next_check_at": next_check(lease, now) if ready else now + CHECK_WORKFLOW_EVERY})
-    place = f"{spec.size_gb} GB in {place_of(spec)}" if spec.has_volume else "object store only"
+    place = words_of(spec)
     return lease, event(lease.id, now, "cache_requested", f"cache {name} was requested ({place})")
 
 
 def place_of(spec: CacheSpec) -> str:
     """Where its volume is, for people."""
     return "/".join(part for part in (spec.account, spec.region, spec.zone) if part)
+
+
+def words_of(spec: CacheSpec) -> str:
+    """What it is, for people."""
+    if not spec.has_volume:
+        return "object store only"
+    speed = f", {spec.throughput_mibps} MiB/s" if spec.throughput_mibps is not None else ""
+    return f"{spec.size_gb} GB in {place_of(spec)}{speed}"
 
 
 def spec_of(lease: Lease) -> CacheSpec:

@@ -51,6 +51,8 @@ class CacheSpec(Model):
     account: str = ""
     region: str = ""
     zone: str = ""
+    throughput_mibps: int | None = Field(default=None, ge=1)
+    """MiB per second that its volume is paid to give; None = what such a volume gives anyway."""
     object_store: ObjectStore | None = None
     expire_after_seconds: int | None = Field(default=14 * 86400, ge=3600, le=366 * 86400)
     """Removed after having been unused for so long; None = never."""

@@ -89,8 +89,8 @@ class GuardedProvider:
     def can_attach_volume(self, offer: Offer, region: str, zone: str) -> bool:
         return self._inner.can_attach_volume(offer, region, zone)
 
-    def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
-        return self._inner.volume_price_per_month(region, size_gb)
+    def volume_price_per_month(self, region: str, size_gb: int, throughput_mibps: int | None = None) -> Decimal:
+        return self._inner.volume_price_per_month(region, size_gb, throughput_mibps)
 
     # --- of one region ---
 

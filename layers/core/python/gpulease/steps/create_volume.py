@@ -62,7 +62,7 @@ def give_up(record: LeaseRecord, reason: Reason, why: str, deps: Deps) -> Outcom
 def _create(record: LeaseRecord, provider: Provider, deps: Deps) -> Outcome:
     spec, lease = spec_of(record.lease), record.lease
     try:
-        price = provider.volume_price_per_month(spec.region, spec.size_gb)
+        price = provider.volume_price_per_month(spec.region, spec.size_gb, spec.throughput_mibps)
     except InputInvalid as error:
         return give_up(record, Reason.REJECTED, str(error), deps)
     opened = account_identity(provider, deps)
@@ -117,6 +117,7 @@ def _send(intent: Resource, zone: str, lease: Lease, provider: Provider, deps: D
         label=f"gpulease-{lease.name}"[:63],
         zone=zone,
         idempotency_token=intent.id,
+        throughput_mibps=spec_of(lease).throughput_mibps,
     )
     try:
         seen = provider.create_volume(request)

@@ -24,12 +24,12 @@ from gpulease.providers.aws.machines import Machines
 from gpulease.providers.aws.networks import Networks
 from gpulease.providers.aws.options import AwsOptions
 from gpulease.providers.aws.places import Places
-from gpulease.providers.aws.prices import disk_per_hour, per_gb_month
+from gpulease.providers.aws.prices import disk_per_hour, per_gb_month, speed_per_month
 from gpulease.providers.aws.session import DEFAULT_REGION, Sessions
 from gpulease.providers.aws.shared import Shared
 from gpulease.providers.aws.shop import Shop
 from gpulease.providers.aws.spot_prices import SpotPrices
-from gpulease.providers.aws.volumes import Volumes, check_size
+from gpulease.providers.aws.volumes import Volumes, check_volume
 from gpulease.providers.registry import AdapterContext
 
 READY_DEADLINE_SECONDS = 900.0
@@ -135,12 +135,12 @@ class AwsProvider:
         """Volumes stand in one zone. A disk on Xen does not say which volume it is, so no machine there gets one."""
         return offer.region == region and bool(zone) and offer.zone == zone and not _XEN.match(offer.plan)
 
-    def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
-        """Of gp3. Raises InputInvalid(field="size_gb" or "region")."""
-        check_size(size_gb)
+    def volume_price_per_month(self, region: str, size_gb: int, throughput_mibps: int | None = None) -> Decimal:
+        """Of gp3. Raises InputInvalid(field="size_gb", "region" or "throughput_mibps")."""
+        check_volume(size_gb, throughput_mibps)
         if not _REGION.fullmatch(region):
             raise InputInvalid(f"AWS has no region {region!r}", field="region")
-        return per_gb_month(region) * size_gb
+        return per_gb_month(region) * size_gb + speed_per_month(region, throughput_mibps)
 
     # --- machines ---
 

@@ -6,6 +6,7 @@ instance, so that a volume that moved on meanwhile stays where it is; only a fre
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from gpulease.domain.observation import Absent, Observation
@@ -21,7 +22,15 @@ from gpulease.ports import Ref, VolumeRequest
 from gpulease.providers.aws.client import AwsClient, is_absent, rejected, unexpected
 from gpulease.providers.aws.errors import LAUNCHED
 from gpulease.providers.aws.machines import Machines
-from gpulease.providers.aws.prices import MAX_VOLUME_GB
+from gpulease.providers.aws.prices import (
+    BASE_IOPS,
+    BASE_MIBPS,
+    IOPS_PER_GB,
+    IOPS_PER_MIBPS,
+    MAX_MIBPS,
+    MAX_VOLUME_GB,
+    iops_for,
+)
 from gpulease.providers.aws.views import (
     DEPLOYMENT_TAG,
     MARKER_TAG,
@@ -51,7 +60,7 @@ class Volumes:
 
     def create(self, request: VolumeRequest) -> Observation:
         """One CreateVolume."""
-        check_size(request.size_gb)
+        check_volume(request.size_gb, request.throughput_mibps)
         if not request.zone:
             raise rejected("a volume stands in one zone; none is given", request.region)
         asked: dict[str, Any] = {
@@ -61,6 +70,8 @@ class Volumes:
             "Encrypted": True,
             "TagSpecifications": [{"ResourceType": "volume", "Tags": tags(request.marker, request.label)}],
         }
+        if request.throughput_mibps is not None:
+            asked |= {"Throughput": request.throughput_mibps, "Iops": iops_for(request.throughput_mibps)}
         if request.idempotency_token:
             asked["ClientToken"] = token_of(request.idempotency_token, request.zone, str(request.size_gb))
         try:
@@ -202,7 +213,16 @@ class Volumes:
         return oldest_first(observed_volume(raw, region) for raw in raws if raw.get("State") != "deleted")
 
 
-def check_size(size_gb: int) -> None:
-    """Raises InputInvalid(field="size_gb")."""
+def check_volume(size_gb: int, throughput_mibps: int | None) -> None:
+    """Raises InputInvalid(field="size_gb" or "throughput_mibps")."""
     if not 1 <= size_gb <= MAX_VOLUME_GB:
         raise InputInvalid(f"a volume has 1 to {MAX_VOLUME_GB} GB, not {size_gb}", field="size_gb")
+    if throughput_mibps is None:
+        return
+    if not BASE_MIBPS <= throughput_mibps <= MAX_MIBPS:
+        text = f"an EBS gp3 volume gives {BASE_MIBPS} to {MAX_MIBPS} MiB/s, not {throughput_mibps}"
+        raise InputInvalid(text, field="throughput_mibps")
+    least = ceil(iops_for(throughput_mibps) / IOPS_PER_GB)
+    if size_gb < least and throughput_mibps * IOPS_PER_MIBPS > BASE_IOPS:
+        text = f"{throughput_mibps} MiB/s needs a volume of {least} GB at least, not {size_gb}"
+        raise InputInvalid(text, field="throughput_mibps")

@@ -69,8 +69,9 @@ class VultrVolumes:
         """VMs of the same region; bare metal takes none (Vultr's CSI driver refuses it too). There are no zones."""
         return offer.kind is PlanKind.VM and offer.region == region and not zone
 
-    def volume_price_per_month(self, region: str, size_gb: int) -> Decimal:
-        """The list price. Raises InputInvalid(field="region" or "size_gb")."""
+    def volume_price_per_month(self, region: str, size_gb: int, throughput_mibps: int | None = None) -> Decimal:
+        """The list price. Raises InputInvalid(field="region", "size_gb" or "throughput_mibps")."""
+        _no_speed(throughput_mibps)
         sort = block_sort(region)
         return sort.usd_per_gb_month * checked_size(sort, region, size_gb)
 
@@ -81,6 +82,7 @@ class VultrVolumes:
             raise self._rejected(f"a marker of {len(request.marker)} characters might be cut", request.region)
         if request.zone:
             raise InputInvalid(f"Vultr has no zones, {request.zone!r} is none", field="zone")
+        _no_speed(request.throughput_mibps)
         sort = block_sort(request.region)
         size_gb = checked_size(sort, request.region, request.size_gb)
         body = {"region": request.region, "size_gb": size_gb, "block_type": sort.name, "label": request.marker}
@@ -218,3 +220,9 @@ class VultrVolumes:
 
     def _rejected(self, why: str, region: str) -> ProviderRejected:
         return ProviderRejected(ProviderFacts(self.name, why[:300], region=region))
+
+
+def _no_speed(throughput_mibps: int | None) -> None:
+    if throughput_mibps is not None:
+        text = "Vultr's block storage is as fast as its sort is in that region, with no speed to buy: leave it out"
+        raise InputInvalid(text, field="throughput_mibps")
