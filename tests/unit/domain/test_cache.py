@@ -43,6 +43,7 @@ from gpulease.domain.sweep import named_by
 from gpulease.domain.transitions import cancel, new_lease
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -348,3 +349,30 @@ def test_a_machine_elsewhere_is_told_of_the_object_store_alone() -> None:
     told = cache_for_agent(elsewhere, LeaseRecord(holder, (volume("vultr", "x" * 36),)))
 
     assert told["volume"] is None and told["object_store"]["bucket"] == "my-models"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc",
+        "/etc/ssl",
+        "/usr",
+        "/usr/lib/x",
+        "/lib",
+        "/root",
+        "/root/.ssh",
+        "/home",
+        "/var",
+        "/var/lib/gpulease/cache",
+    ],
+)
+def test_directories_without_which_a_machine_does_not_work_are_never_replaced(path: str) -> None:
+    with pytest.raises(ValidationError, match="system's own"):
+        CacheUse(name="models", mounts=(path,))
+
+
+@pytest.mark.parametrize(
+    "path", ["/root/.cache", "/home/me/models", "/usr/local/share/models", "/var/lib/models", "/data"]
+)
+def test_what_lies_in_them_can_be_kept(path: str) -> None:
+    assert CacheUse(name="models", mounts=(path,)).mounts == (path,)

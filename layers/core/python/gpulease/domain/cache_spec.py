@@ -2,11 +2,18 @@
 
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from gpulease.domain.model import Model
+from gpulease.domain.model import STORED, Model
 
 MAX_MOUNTS = 20
+SYSTEMS_OWN = tuple(
+    f"/{name}"
+    for name in ("proc", "sys", "dev", "boot", "etc", "run", "bin", "sbin", "lib", "lib32", "lib64", "snap", "var/run")
+) + ("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/root/.ssh", "/var/lib/gpulease", "/var/lib/cloud")
+HOLDS_THE_SYSTEM = frozenset({"/usr", "/usr/local", "/var", "/var/lib", "/var/log", "/root", "/home", "/tmp", "/opt"})
+"""With one machine's files of these in its place another one does not work, or lets nobody in; what lies in them can be
+kept."""
 _NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 _PATH = r"^/[A-Za-z0-9._/@+-]+$"
 _ENDPOINT = r"^(https?://[A-Za-z0-9.:_-]+)?$"
@@ -73,11 +80,14 @@ class CacheUse(Model):
 
     @field_validator("mounts")
     @classmethod
-    def _plain(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+    def _plain(cls, paths: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if info.context == STORED:
+            return paths
         for path in paths:
             if any(part in ("", ".", "..") for part in path[1:].split("/")):
                 raise ValueError(f"{path}: must be an absolute path without empty parts, . or ..")
-            if path.split("/")[1] in ("proc", "sys", "dev", "boot", "etc", "run"):
+            below = any((path + "/").startswith(own + "/") for own in SYSTEMS_OWN)
+            if below or path in HOLDS_THE_SYSTEM:
                 raise ValueError(f"{path}: is the system's own and cannot be kept in a cache")
         for path in paths:
             if any(other != path and path.startswith(other + "/") for other in paths):
