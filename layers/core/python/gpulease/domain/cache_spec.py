@@ -7,11 +7,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from gpulease.domain.model import STORED, Model
 
 MAX_MOUNTS = 20
-SYSTEMS_OWN = tuple(
-    f"/{name}"
-    for name in ("proc", "sys", "dev", "boot", "etc", "run", "bin", "sbin", "lib", "lib32", "lib64", "snap", "var/run")
-) + ("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/root/.ssh", "/var/lib/gpulease", "/var/lib/cloud")
-HOLDS_THE_SYSTEM = frozenset({"/usr", "/usr/local", "/var", "/var/lib", "/var/log", "/root", "/home", "/tmp", "/opt"})
+SYSTEMS_OWN = (
+    *("/proc", "/sys", "/dev", "/boot", "/etc", "/run", "/var/run", "/snap"),
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64"),
+    *("/root/.ssh", "/var/lib/gpulease", "/var/lib/cloud"),
+)
+HOLDS_THE_SYSTEM = frozenset({"/usr", "/usr/local", "/var", "/var/lib", "/var/log", "/root", "/home", "/opt"})
 """With one machine's files of these in its place another one does not work, or lets nobody in; what lies in them can be
 kept."""
 _NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
