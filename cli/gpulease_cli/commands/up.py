@@ -146,9 +146,16 @@ def _show_preview(app: App, found: OffersView, as_json: bool) -> None:
         return
     print_offers(app, found.offers, total=found.total, numbered=True)
     print_catalogue(app, found.catalogue)
-    if when_paused := found.raw.get("when_paused"):
-        app.say(clean(when_paused))
+    for line in _when_paused(found):
+        app.say(line)
     app.note("Nothing was rented.")
+
+
+def _when_paused(found: OffersView) -> list[str]:
+    """What a pause would do and cost; a line for each sort of machine where that differs."""
+    text = clean(found.raw.get("when_paused") or "")
+    first, *rest = text.split("; [")
+    return [first, *(f"  or [{part}" for part in rest)] if text else []
 
 
 def _agreed(app: App, client: Client, request: LeaseRequest) -> bool:
@@ -156,8 +163,8 @@ def _agreed(app: App, client: Client, request: LeaseRequest) -> bool:
 
     found = _preview(client, request)
     print_offers(app, found.offers, numbered=True, most=10, stderr=True)
-    if when_paused := found.raw.get("when_paused"):
-        app.note(clean(when_paused))
+    for line in _when_paused(found):
+        app.note(line)
     return app.confirm(f"Rent the first of these that can be had ({words.offer(found.offers[0])} is tried first)?")
 
 

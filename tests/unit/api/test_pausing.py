@@ -5,12 +5,13 @@ from decimal import Decimal
 
 import pytest
 from gpulease.domain.lease import LeaseState, PauseMode, PauseProgress, Reason, ResumeMode
+from gpulease.domain.offer import OfferSnapshot
 from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change
 from gpulease.domain.resource import Rate, ResourceKind
 
 from tests.support.api_events import BOB, Client
-from tests.support.api_world import ADMIN, OneProvider, World, running_lease
+from tests.support.api_world import ADMIN, OFFERS, START, OneProvider, World, offer, running_lease
 
 
 @pytest.fixture
@@ -207,4 +208,17 @@ def test_what_a_pause_would_be_is_told_before_anything_is_rented(world: World, c
     world.providers = OneProvider(stops=False)
     told = client("POST", "/v1/leases", {"gpu": ["A100"]}, query="dry_run=true").json["when_paused"]
     assert "bills a stopped machine in full" in told and "given back" in told
+    assert "[" not in told, "one sort of machine needs no name"
     assert "after 30 minutes without use or after 20 minutes without a report" in told and "$2.397/h until then" in told
+
+
+def test_what_a_pause_would_be_is_told_of_each_sort_of_machine_that_would_be_tried(
+    world: World, client: Client
+) -> None:
+    spot = offer("vcg-a100-12c", "A100", "1.10", spot=True)
+    world.offers.save(OfferSnapshot(provider="vultr", as_of=START, offers=(*OFFERS, spot)))
+
+    told = client("POST", "/v1/leases", {"gpu": ["A100"], "spot": "any"}, query="dry_run=true").json["when_paused"]
+
+    assert told.startswith("when paused: [vultr spot] ") and "; [vultr] " in told
+    assert "running $1.100/h" in told and "running $2.397/h" in told

@@ -250,6 +250,14 @@ def test_on_a_terminal_what_a_pause_would_cost_is_shown_before_the_user_is_asked
     assert api.when_paused in told
 
 
+def test_a_dry_run_tells_of_each_sort_of_machine_on_a_line_of_its_own(cli: Cli, api: FakeApi) -> None:
+    api.when_paused = "when paused: [aws] it is stopped; and kept; [vultr] it is given back"
+
+    lines = cli.run("up", "--gpu", "A100", "--dry-run").out.splitlines()
+
+    assert lines[-2:] == ["when paused: [aws] it is stopped; and kept", "  or [vultr] it is given back"]
+
+
 @pytest.mark.parametrize("typed", ["y\n", "what?\nYes\n"])
 def test_yes_rents(cli: Cli, api: FakeApi, typed: str) -> None:
     api.created.append([lease()])

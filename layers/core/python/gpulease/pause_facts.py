@@ -3,6 +3,7 @@
 For whoever decides about a pause and for whoever has to tell of it beforehand (law 11): steps and API alike.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from gpulease.domain.cost import rate_now
@@ -68,6 +69,21 @@ def pause_notice(
         spot=is_never_stopped_as_spot(offer, deps),
     )
     return f"{PAUSE_NOTICE} {plan.text}"
+
+
+def pause_notices(
+    policy: LeasePolicy, offers: Sequence[Offer], deps: Deps, *, has_cache: bool, cache: BilledPart | None = None
+) -> str:
+    """The same of each sort of machine among these offers, the first of each for all."""
+    firsts: dict[tuple[str, bool], Offer] = {}
+    for offer in offers:
+        firsts.setdefault((offer.provider, offer.spot), offer)
+    told = [pause_notice(policy, offer, deps, has_cache=has_cache, cache=cache) for offer in firsts.values()]
+    if len(told) == 1:
+        return told[0]
+    names = [f"{provider} spot" if spot else provider for provider, spot in firsts]
+    parts = (f"[{name}] {text.removeprefix(PAUSE_NOTICE).strip()}" for name, text in zip(names, told, strict=True))
+    return f"{PAUSE_NOTICE} {'; '.join(parts)}"
 
 
 def _pausing_limits(policy: LeasePolicy) -> list[str]:

@@ -33,7 +33,7 @@ from gpulease.errors import (
     LeaseSuperseded,
     LedgerUnavailable,
 )
-from gpulease.pause_facts import part_of_cache, pause_notice
+from gpulease.pause_facts import part_of_cache, pause_notices
 from gpulease.ports import Deps
 
 MAX_NEW_IDS = 3
@@ -98,7 +98,9 @@ def dry_run(request: LeaseRequest, caller: Caller, deps: Deps, catalogue: Catalo
         offers=tuple(offers[: spec.max_attempts]),
         total=len(offers),
         cheapest_price_per_hour_usd=money(min(o.price_per_hour_usd for o in offers)),
-        when_paused=pause_notice(spec.policy, offers[0], deps, has_cache=spec.cache is not None, cache=cache),
+        when_paused=pause_notices(
+            spec.policy, offers[: spec.max_attempts], deps, has_cache=spec.cache is not None, cache=cache
+        ),
         catalogue=known.age(deps.clock.now()),
     )
 

@@ -299,7 +299,9 @@ class DryRun(View):
     offers: tuple[Offer, ...] = Field(description="At most `max_attempts` of them would be tried")
     total: int
     cheapest_price_per_hour_usd: Money
-    when_paused: str = Field(default="", description="What a pause would do and cost on the first of the offers")
+    when_paused: str = Field(
+        default="", description="What a pause would do and cost; on the first offer of each sort where that differs"
+    )
     catalogue: tuple[CatalogueAge, ...]
 
 
