@@ -266,7 +266,8 @@ class Watch:
 
     def _measure_overlap(self, lease: str, entries: list[Thing], now: float) -> None:
         living = [e for e in entries if e.role == MACHINE and e.destroyed_from > now]
-        staying = [e for e in living if not self._is_going(e.id)]
+        # A stopped one that is kept until its replacement runs is not billed.
+        staying = [e for e in living if not self._is_going(e.id) and e.source.is_billed(now)]
         if len(living) < 2:
             self._overlapping.pop(lease, None)
             return

@@ -1,6 +1,6 @@
 """Users who pause their machine, want it back later, and ask until they have it or give it up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpulease.domain.lease import LeaseState
@@ -12,6 +12,7 @@ from gpulease_local.simulate.virtual import ApiRefused, VirtualStack
 
 ASK_AGAIN_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 30.0
+_REPLACE = {"on_no_capacity": "replace", "wait_seconds": "0"}
 OVER = frozenset({LeaseState.RELEASING, LeaseState.RELEASED})
 
 
@@ -21,6 +22,8 @@ class _Use:
     turn: int = 0
     """Which of the wish's pauses is next."""
     looked_at: float = 0.0
+    asked: int = 0
+    """How often it was asked for."""
 
 
 @dataclass
@@ -64,18 +67,20 @@ class Pausers:
             self._plan(lease_id)
             return
         if state is LeaseState.PAUSED:
-            self._say(lease_id, "resume", lambda: None)
+            # Every other time another machine will do, at once.
+            self._say(lease_id, "resume", lambda: None, {} if use.asked % 2 else _REPLACE)
+            use.asked += 1
         self.later(LOOK_AGAIN_SECONDS, lambda: self._want_back(lease_id))
 
     def _is_over(self, lease_id: str) -> bool:
         return self.story_of(lease_id).given_back_at is not None or self.stack().lease(lease_id).state in OVER
 
-    def _say(self, lease_id: str, word: str, again: Callable[[], None]) -> bool:
+    def _say(self, lease_id: str, word: str, again: Callable[[], None], query: Mapping[str, str] | None = None) -> bool:
         """Whether it was accepted; after a failure of the API, it is said again."""
         lease = self.stack().lease(lease_id)
         try:
             with self.effects.inside(API_FUNCTION, lease.name):
-                self.stack().api("POST", f"/v1/leases/{lease_id}/{word}", owner=lease.owner)
+                self.stack().api("POST", f"/v1/leases/{lease_id}/{word}", owner=lease.owner, query=dict(query or {}))
             return True
         except Killed:
             self.effects.kills_heard += 1
