@@ -1,9 +1,10 @@
 """Volumes, stopping and starting on AWS (cases C36, C38, C39, C40)."""
 
 from dataclasses import replace
+from typing import TypeGuard
 
 import pytest
-from gpulease.domain.observation import Absent, Condition
+from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.offer import PlanKind
 from gpulease.domain.resource import marker_for
 from gpulease.errors import (
@@ -88,6 +89,29 @@ def test_a_full_machine_takes_no_more_volumes(world: AwsWorld) -> None:
 
     with pytest.raises(ProviderRejected):
         world.provider.attach_volume(ref_of(volume), ref_of(machine))
+
+
+def test_a_stopped_machine_tells_which_volumes_hang_at_it_and_takes_one_as_it_lies_there(world: AwsWorld) -> None:
+    """So that one which somebody has detached from it is missed at the look before a start, without a further call."""
+    machine, volume = ready_machine(world, PlanKind.VM), ready_volume(world)
+    attached(world, volume, machine)
+    world.provider.stop(ref_of(machine))
+    world.advance(LONGEST_STOP_SECONDS)
+    before = world.provider.observe(ref_of(machine))
+
+    world.provider.detach_volume(ref_of(volume), ref_of(machine))
+    leaving = world.provider.observe(ref_of(machine))
+    wait_until(world, volume, is_free)
+    without = world.provider.observe(ref_of(machine))
+    attached(world, volume, machine)
+    again = world.provider.observe(ref_of(machine))
+
+    told = [volume.provider_id in (seen.volume_ids or ()) for seen in (before, leaving, without, again) if _shown(seen)]
+    assert told == [True, False, False, True]
+
+
+def _shown(seen: Observation | Absent) -> TypeGuard[Observation]:
+    return isinstance(seen, Observation) and seen.condition is Condition.STOPPED and seen.volume_ids is not None
 
 
 # --- stop and start ---------------------------------------------------------------------------------------------------

@@ -70,7 +70,11 @@ def pause_router(deps: Deps) -> Router:
     def resume_lease(
         lease_id: LeaseId,
         on_no_capacity: Annotated[
-            Capacity | None, Query(description="`replace`: a new machine instead; the default is the policy's word")
+            Capacity | None,
+            Query(
+                description="`replace`: a new machine instead, to which the stopped one hands its cache over; "
+                "the default is the policy's word"
+            ),
         ] = None,
         wait_seconds: Annotated[
             int | None, Query(ge=0, le=24 * HOUR, description="How long to try for capacity; 120 when missing")
