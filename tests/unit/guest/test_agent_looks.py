@@ -102,6 +102,40 @@ def test_a_process_that_only_holds_a_gpu_is_no_use(tmp_path: Path) -> None:
     assert "gpu" not in agent.seen
 
 
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo Failed to initialize NVML: Driver/library version mismatch; exit 18", "ended with 18: Failed to"),
+        ('case "$1" in --query-gpu*) echo "G, 100, 90, 0";; *) exit 1;; esac', ""),
+    ],
+)
+@pytest.mark.parametrize("computes", [True, False])
+def test_work_goes_on_counting_where_the_drivers_tool_fails(
+    tmp_path: Path, script: str, said: str, computes: bool
+) -> None:
+    """An upgrade of the driver breaks its tool and not what runs already: whoever has the device open is seen."""
+    words = [sys.executable, "-c", "while True: pass"] if computes else ["/bin/sleep", "30"]
+    with subprocess.Popen(words) as job:  # noqa: S603 - our own
+        agent = an_agent(tmp_path, nvidia_smi=tool(tmp_path, script), gpu_every_seconds=0)
+        agent.machine.gpu_holders = lambda: [str(job.pid)]
+        end = monotonic() + (15 if computes else 1)
+        while "gpu" not in agent.seen and monotonic() < end:
+            agent.look(monotonic())
+            sleep(0.3)
+        job.kill()
+
+    assert ("gpu" in agent.seen) is computes
+    assert said in agent.problems.get("nvidia-smi", "")
+
+
+def test_who_has_a_gpu_open_is_told_by_the_kernel(tmp_path: Path) -> None:
+    for pid, target in (("7", "/dev/nvidia0"), ("8", "/dev/nvidiactl"), ("9", "/dev/null"), ("x", "/dev/nvidia1")):
+        (tmp_path / pid / "fd").mkdir(parents=True)
+        (tmp_path / pid / "fd" / "3").symlink_to(target)
+
+    assert AGENT.Machine(str(tmp_path)).gpu_holders() == ["7"]
+
+
 @pytest.mark.parametrize(("holds", "use"), [(True, True), (False, False)])
 def test_where_a_gpu_does_not_tell_how_busy_it_is_whoever_holds_it_counts(
     tmp_path: Path, holds: bool, use: bool

@@ -247,6 +247,19 @@ class Machine:
                 return os.path.join(self.dev, os.path.basename(block))
         return None
 
+    def gpu_holders(self) -> list[str]:
+        """Processes that have an NVIDIA GPU open, told by the kernel: also where the driver's own tool fails."""
+        found = []
+        for pid in self.pids():
+            for link in glob.glob("%s/%s/fd/*" % (self.proc, pid)):
+                try:
+                    if re.match(r"/dev/nvidia\d+$", os.readlink(link)):
+                        found.append(pid)
+                        break
+                except OSError:
+                    continue
+        return found
+
     def holders(self, folder: str) -> list[int]:
         """Processes that have something open below the folder, ourselves left out."""
         found = []
@@ -626,7 +639,10 @@ class Agent(Cache):
                 self.problem("signal " + name, "cannot be read: %s" % (str(error) or type(error).__name__))
 
     def count_gpus(self) -> int:
-        """Read the GPUs. Without a driver those on the PCI bus count; a driver that shows none has none."""
+        """Read the GPUs. Without a driver those on the PCI bus count; a driver that shows none has none.
+
+        Raises Problem: it did not end.
+        """
         query = "--query-gpu=name,memory.total,memory.used,utilization.gpu"
         tool = str(self.config.get("nvidia_smi") or "nvidia-smi")
         status, text = self.run(tool, query, "--format=csv,noheader,nounits", limit=30)
@@ -636,27 +652,30 @@ class Agent(Cache):
             self.cards = [] if status else parse_gpus(text)
             self.gpus = len(self.cards)
             self.untold = re.search(r",\s*\[[^,\]]*\]\s*$", text, re.M) is not None
+        self.problem("nvidia-smi", "ended with %d: %s" % (status, _last(text)) if status not in (0, 127) else "")
         return self.gpus
 
     def _gpu(self, now: float) -> bool:
         """Whether a GPU computes, or a process that holds one does."""
         elapsed, self._gpu_looked_at = now - self._gpu_looked_at, now
+        pids: list[str] = []
         try:
             self.count_gpus()
-            if not self.cards:
-                return False
             if any(card["percent"] >= BUSY_PERCENT for card in self.cards):
                 return True
-            tool = str(self.config.get("nvidia_smi") or "nvidia-smi")
-            status, text = self.run(tool, "--query-compute-apps=pid", "--format=csv,noheader", limit=30)
-        except Problem:
+            if self.cards:
+                tool = str(self.config.get("nvidia_smi") or "nvidia-smi")
+                status, text = self.run(tool, "--query-compute-apps=pid", "--format=csv,noheader", limit=30)
+                pids = [] if status else [line.strip() for line in text.splitlines() if line.strip().isdigit()]
+        except Problem as error:
             # A driver that hangs is not asked again and again: each question leaves a process behind.
             self._gpu_pause_until = now + LONGEST_PAUSE
-            raise
-        pids = [] if status else [line.strip() for line in text.splitlines() if line.strip().isdigit()]
+            self.problem("nvidia-smi", str(error))
         if pids and self.untold:
             # A GPU divided by MIG does not tell how busy it is: then whoever holds it counts.
             return True
+        # A tool that fails, as after an upgrade of the driver below running work, does not make that work idle.
+        pids = pids or self.machine.gpu_holders()
         before, self._cpu = self._cpu, {pid: self.machine.cpu_seconds(pid) for pid in pids}
         return any(self._cpu[pid] - before[pid] > BUSY_CORES * elapsed for pid in pids if pid in before)
 
