@@ -20,6 +20,7 @@ from gpulease.ledger.sqlite_sweeps import SqliteSweepStore
 from gpulease.ports import Policy
 
 from tests.support.api_events import ALICE, Client
+from tests.support.provider_world import Lines
 
 START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 ADMIN = "arn:aws:iam::111122223333:user/root-of-all"
@@ -154,18 +155,8 @@ class OneProvider:
         return ImageCheckingProvider(self.stops)
 
 
-@dataclass
-class KeptLog:
-    lines: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
-
-    def info(self, event: str, **facts: object) -> None:
-        self.lines.append(("info", event, facts))
-
-    def warning(self, event: str, **facts: object) -> None:
-        self.lines.append(("warning", event, facts))
-
-    def error(self, event: str, **facts: object) -> None:
-        self.lines.append(("error", event, facts))
+class KeptLog(Lines):
+    """The same, asked by level."""
 
     def events(self, level: str) -> list[str]:
         return [event for kind, event, _ in self.lines if kind == level]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from gpulease.domain.lease import LeaseState
 from gpulease.domain.resource import Resource, ResourceState
 
+from tests.support.stack_checks import broken, nameless_events
+
 if TYPE_CHECKING:
     from tests.support.case_world import CaseWorld
 
@@ -15,11 +17,6 @@ SHORTEST_PAUSE_SECONDS = 3.0
 """Between two calls that change one and the same thing."""
 QUIET_READS = 100
 """In the quiet half hour. After everything has come to its end only a periodic inventory may read."""
-MUST_NAME = {
-    "attempt_failed": ("provider", "region", "reason"),
-    "delete_refused": ("provider", "region", "reason", "resource_id"),
-    "release_stuck": ("provider", "region", "reason", "resource_id"),
-}
 
 
 def problems_of(
@@ -126,11 +123,8 @@ def _is_catalogue(path: str) -> bool:
 
 def nameless_errors(world: "CaseWorld") -> Iterator[str]:
     """Every error names provider, region, resource, reason and, where the provider answered, its raw code."""
+    yield from nameless_events(world)
     for lease in world.stack.leases():
-        for event in world.events(lease.id):
-            missing = [name for name in MUST_NAME.get(event.kind, ()) if not event.facts.get(name)]
-            if missing:
-                yield f"{event.kind} does not name {', '.join(missing)}: {event.text} {event.facts}"
         if lease.state is LeaseState.RELEASED and lease.reason is None:
             yield f"{lease.id} ended without a reason"
     for name, facts in world.stack.log.alarms:
@@ -138,13 +132,3 @@ def nameless_errors(world: "CaseWorld") -> Iterator[str]:
         missing = [key for key in ("provider", "region", "reason", *of_resource) if not facts.get(key)]
         if missing:
             yield f"alarm {name} does not name {', '.join(missing)}: {facts}"
-
-
-def broken(world: "CaseWorld", may_log: tuple[str, ...]) -> Iterator[str]:
-    """No execution failed, and nothing was logged as an error that somebody must look at."""
-    for each in world.stack.engine.executions():
-        if each.status in ("FAILED", "TIMED_OUT") and each.error not in may_log:
-            yield f"execution {each.name} {each.status}: {each.error} {each.cause}"
-    for name, facts in world.stack.log.errors:
-        if name not in may_log:
-            yield f"logged as an error: {name} {facts}"

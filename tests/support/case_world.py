@@ -24,7 +24,6 @@ from tests.support.case_checks import problems_of
 from tests.support.kills import Kill, Killed
 from tests.support.stack_world import StackWorld
 from tests.support.vultr_world import steady
-from tests.support.watched_ledger import CommitFault
 
 R_SECONDS = 300.0
 V_SECONDS = 120.0
@@ -149,15 +148,6 @@ class CaseWorld(StackWorld):
     def before(self, method: str, path: str, action: Callable[[], object], **where: Any) -> None:
         """Do something just before a step's call is sent, every time unless told otherwise."""
         self.kill(method=method, path=path, action=action, sent=False, **{"times": math.inf, **where})
-
-    def fail_commits(
-        self, when: Callable[[Change], bool], fail: Callable[[], BaseException], *, carried_out: bool, times: int = 1
-    ) -> CommitFault:
-        """Writes that `when` picks are lost, or their answers are."""
-        assert self.ledger is not None
-        fault = CommitFault(when, fail, carried_out, times)
-        self.ledger.faults.append(fault)
-        return fault
 
     def up(self, owner: str = OWNER, **request: Any) -> str:
         """Ask for a lease (one VM offer unless told otherwise); its id. The first one sets T+0."""

@@ -9,7 +9,8 @@ from gpulease.domain.lease import LeaseKind, LeaseState
 from gpulease.domain.resource import ResourceState
 from gpulease_local.simulate.audit import duplicates
 
-from tests.support.case_checks import MUST_NAME, SHORTEST_PAUSE_SECONDS
+from tests.support.case_checks import SHORTEST_PAUSE_SECONDS
+from tests.support.stack_checks import broken, nameless_events
 
 if TYPE_CHECKING:
     from tests.support.cloud_world import CloudWorld, Sent
@@ -117,11 +118,7 @@ def changes_after(world: "CloudWorld", quiet_from: float) -> Iterator[str]:
 
 def nameless_errors(world: "CloudWorld") -> Iterator[str]:
     """5: every error names provider, region, resource and reason."""
-    for lease in world.stack.leases():
-        for event in world.events(lease.id):
-            missing = [name for name in MUST_NAME.get(event.kind, ()) if not event.facts.get(name)]
-            if missing:
-                yield f"{event.kind} does not name {', '.join(missing)}: {event.text} {event.facts}"
+    yield from nameless_events(world)
     for name, facts in world.stack.log.alarms:
         if name in _OF_A_LEASE:
             missing = [key for key in ("lease_id",) if not facts.get(key)]
@@ -133,13 +130,3 @@ def nameless_errors(world: "CloudWorld") -> Iterator[str]:
 
 _OF_A_LEASE = frozenset({"BudgetNearlySpent", "PauseStuck"})
 """Alarms about a lease's money or time, which are no errors of a provider."""
-
-
-def broken(world: "CloudWorld", may_log: tuple[str, ...]) -> Iterator[str]:
-    """6: no execution failed, and nothing was logged as an error that somebody must look at."""
-    for each in world.stack.engine.executions():
-        if each.status in ("FAILED", "TIMED_OUT") and each.error not in may_log:
-            yield f"execution {each.name} {each.status}: {each.error} {each.cause}"
-    for name, facts in world.stack.log.errors:
-        if name not in may_log:
-            yield f"logged as an error: {name} {facts}"

@@ -27,7 +27,6 @@ from tests.support.ec2_world import steady as steady_aws
 from tests.support.kills import Kill, Killed
 from tests.support.stack_world import StackWorld
 from tests.support.vultr_world import steady as steady_vultr
-from tests.support.watched_ledger import CommitFault
 
 REGION, ZONE, OTHER_ZONE = "us-east-1", "us-east-1a", "us-east-1b"
 PLAN = "g6.xlarge"
@@ -173,15 +172,6 @@ class CloudWorld(StackWorld):
         """Remember the call that AWS has just answered."""
         seen = self.aws.calls[-1]
         self.sent.append(Sent(seen.at - self.t0, self.function, seen.action, seen.params, seen.status, seen.code))
-
-    def fail_commits(
-        self, when: Callable[[Change], bool], fail: Callable[[], BaseException], times: int
-    ) -> CommitFault:
-        """Writes that `when` picks are lost."""
-        assert self.ledger is not None
-        fault = CommitFault(when, fail, False, times)
-        self.ledger.faults.append(fault)
-        return fault
 
     def up(self, owner: str = OWNER, **request: Any) -> str:
         """Ask for a lease (one plan at AWS unless told otherwise); its id."""

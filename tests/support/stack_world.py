@@ -67,6 +67,20 @@ class StackWorld:
         assert self.ledger is not None
         self.ledger.faults.append(CommitFault(when, None, False, 1, action))
 
+    def fail_commits(
+        self,
+        when: Callable[[Change], bool],
+        fail: Callable[[], BaseException],
+        *,
+        carried_out: bool = False,
+        times: int = 1,
+    ) -> CommitFault:
+        """Writes that `when` picks are lost, or their answers are."""
+        assert self.ledger is not None
+        fault = CommitFault(when, fail, carried_out, times)
+        self.ledger.faults.append(fault)
+        return fault
+
     # --- what is so ---
 
     @property
