@@ -152,6 +152,8 @@ def next_off(windows: tuple[Window, ...], now: datetime) -> Change | None:
 def next_on(windows: tuple[Window, ...], now: datetime, *, by_window: bool) -> Change | None:
     """When windows next let a machine run that is paused for idleness or, `by_window`, by one of them; None = never, or
     not within the next few changes."""
+    if not by_window and not any(window.keep is Keep.WARM for window in windows):
+        return None
     at = now
     for _ in range(NEXT_CHANGES):
         change = next_change(windows, at)
