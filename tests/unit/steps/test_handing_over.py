@@ -267,6 +267,25 @@ def test_the_old_machine_gets_its_cache_back_before_it_starts(world: PauseWorld)
     world.assert_right()
 
 
+@pytest.mark.parametrize("code", ["IncorrectState", "UnsupportedOperation"])
+def test_a_volume_that_did_not_come_back_is_tried_anew_by_the_next_resume(world: PauseWorld, code: str) -> None:
+    box = Paused(world)
+    box.in_vain()
+    world.fault(action="AttachVolume", code=code)
+    since = world.now
+    world.resume(box.lease)
+    world.until(box.lease, S.RESUMING, within=10)
+    world.until(box.lease, S.PAUSED, within=1200)
+    pause = world.lease(box.lease).pause
+    assert pause is not None and pause.resume_failed is Reason.CACHE_FAILED
+    assert world.calls("StartInstances", since) == [] and box.old_is_kept()
+
+    world.no_faults()
+    box.resumed()
+
+    world.assert_right()
+
+
 def test_a_new_machine_that_had_the_cache_and_failed_gives_it_back_to_the_old_one(world: PauseWorld) -> None:
     box = Paused(world)
     world.behave(guest_boot_seconds=(1e9, 1e9))

@@ -24,6 +24,14 @@ def unseen(volume: VolumeAttachment) -> VolumeAttachment:
     return VolumeAttachment(holder_id=volume.holder_id, ever_accepted=True)
 
 
+def to_be_tried_anew(volume: VolumeAttachment | None) -> VolumeAttachment | None:
+    """After a resume in vain: what was tried and how long is no matter of the next one."""
+    if volume is None or volume.attached_at is not None:
+        return volume
+    update = {"deadline": None, "tries": 0, "refusals": 0, "next_try_at": None, "accepted_at": None}
+    return volume.model_copy(update=update)
+
+
 def wished(volume: VolumeAttachment, now: datetime) -> VolumeAttachment:
     """To be handed over: written before anything is asked for."""
     return unseen(volume).model_copy(update={"hand_over_at": now})

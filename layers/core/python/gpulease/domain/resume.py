@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpulease.domain.event import Fact
+from gpulease.domain.hand_over import to_be_tried_anew
 from gpulease.domain.lease import (
     Attempt,
     Lease,
@@ -214,7 +215,8 @@ def _after_failed_resume(
 ) -> Attempt:
     if kept is not None and attempt.number == kept.attempt:
         # Open again: it is the one that the next resume starts.
-        return attempt.model_copy(update={"ended_at": None, "reason": None, "detail": ""})
+        volume = to_be_tried_anew(attempt.volume)
+        return attempt.model_copy(update={"ended_at": None, "reason": None, "detail": "", "volume": volume})
     if attempt.open and attempt.number > resume.attempts_before:
         return attempt.model_copy(update={"ended_at": now, "reason": attempt.reason or reason})
     return attempt
