@@ -123,10 +123,10 @@ class _Heard(VirtualStack):
 
     around_report: Callable[[Mapping[str, Any], Callable[[Mapping[str, Any]], Any]], Any]
 
-    def report(self, token: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    def answer_of_report(self, token: str, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """One report of an agent."""
-        heard = super().report
-        answer: dict[str, Any] | None = self.around_report(body, lambda body: heard(token, body))
+        heard = super().answer_of_report
+        answer: tuple[int, dict[str, Any]] = self.around_report(body, lambda body: heard(token, body))
         return answer
 
 
