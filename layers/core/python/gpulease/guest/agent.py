@@ -604,6 +604,8 @@ class Agent(Cache):
         self.gpus: int | None = None
         self.cards: list[dict[str, Any]] = []
         self.untold = False
+        # Where a folder stands for a machine nobody's notices are for it.
+        self.ec2 = str(config.get("ec2", "169.254.169.254" if self.root == "/" else ""))
         self.ready = self.flushed = False
         self.flush_wanted = self.saving = False
         self._flush_end: float | None = None
@@ -615,7 +617,7 @@ class Agent(Cache):
         self.state: dict[str, Any] = {}
         self._cpu: dict[str, float] = {}
         self._gpu_looked_at = self._touched = 0.0
-        self._gpu_pause_until = 0.0
+        self._gpu_pause_until = self._notice_pause_until = 0.0
         self._told_quiet = True
         self._told_to_start = threading.Event()
 
@@ -637,6 +639,43 @@ class Agent(Cache):
                 self.problem("signal " + name)
             except (Problem, OSError, ValueError) as error:
                 self.problem("signal " + name, "cannot be read: %s" % (str(error) or type(error).__name__))
+        if (
+            self.ec2
+            and now >= self._notice_pause_until
+            and read(self.machine.sys + "/class/dmi/id/sys_vendor")[:10] == "Amazon EC2"
+        ):
+            self._guarded("notices of EC2", self._look_for_notice, now)
+
+    def _look_for_notice(self, now: float) -> None:
+        """EC2 says two minutes before when it takes a spot machine back: then what is new is saved at once, and told.
+
+        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
+        """
+        self._notice_pause_until = now + LONGEST_PAUSE
+        token = self._ask_ec2("PUT", "api/token", **{"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+        text = self._ask_ec2("GET", "meta-data/spot/instance-action", **{"X-aws-ec2-metadata-token": token})
+        self._notice_pause_until = 0.0
+        notice = json.loads(text or "{}")
+        at = re.sub(r"[^0-9TZ:-]", "", str(notice.get("time", "")))[:20]
+        if at and "spot" not in self.problems:
+            self.problem("spot", "EC2 takes this machine back at %s" % at)
+            self.jobs.put(self._save_now)
+            self.wake.set()
+
+    def _ask_ec2(self, method: str, path: str, **headers: str) -> str:
+        """What the machine's own metadata service answers; empty = it has nothing there. Raises Problem, OSError."""
+        connection = http.client.HTTPConnection(self.ec2, timeout=2)
+        try:
+            connection.request(method, "/latest/" + path, headers=headers)
+            answer = connection.getresponse()
+            text = answer.read(4096).decode("utf-8", "replace")
+        except http.client.HTTPException as error:
+            raise Problem(type(error).__name__) from None
+        finally:
+            connection.close()
+        if answer.status not in (200, 404):
+            raise Problem("answer %d" % answer.status)
+        return text if answer.status == 200 else ""
 
     def count_gpus(self) -> int:
         """Read the GPUs. Without a driver those on the PCI bus count; a driver that shows none has none.
@@ -867,6 +906,11 @@ class Agent(Cache):
     def _save(self) -> None:
         if self.in_use:
             self._guarded("object store", self.save, self.seconds("pull_seconds", 1200))
+
+    def _save_now(self) -> None:
+        os.sync()
+        if self.in_use and self.spec.get("object_store"):
+            self._guarded("object store", self.save, self.seconds("flush_seconds", 80))
 
     def _start_script(self) -> None:
         """Run the start script unless it was begun before, on this boot or an earlier one."""
