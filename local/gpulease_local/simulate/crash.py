@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpulease.domain.flush import Word
 from gpulease.domain.lease import LeaseState
 from gpulease.runtime.world import monotonic
 from gpulease_sim.aws import Settings as AwsSettings
@@ -259,6 +260,9 @@ class OneLease:
             reason = str(record.lease.reason)
             if not is_lease(record.lease.id):
                 continue
+            flush = record.lease.flush
+            if flush is not None and flush.ended != Word.SAVED:
+                problems.append(f"cache_not_saved: {flush.ended or 'still waited for'}, and its agent heard everything")
             if record.lease.state is LeaseState.RELEASED and reason not in self._workflow.reasons:
                 problems.append(f"wrong_reason: {reason} ({record.lease.reason_detail})")
         unowned = max((until - since for _, since, until in self.watch.unowned), default=0.0)

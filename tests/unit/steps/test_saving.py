@@ -9,7 +9,8 @@ import pytest
 from gpulease.domain.event import Event
 from gpulease.domain.flush import FLUSH_TIME, LONGEST_FLUSH
 from gpulease.domain.lease import Flush, LeaseState, Reason
-from gpulease.steps.base import ref_of
+from gpulease.steps import terminate_instance
+from gpulease.steps.base import StepCommand, ref_of
 from gpulease_local.simulate.workloads import Workload
 
 from tests.support.pause_world import ONE_AWS, ONE_VULTR, PauseWorld
@@ -279,6 +280,18 @@ def test_a_machine_that_is_lost_has_nobody_who_could_save(new_world: NewWorld) -
     world.until(lease_id, S.RELEASED, within=3600)
 
     assert world.lease(lease_id).flush is None
+
+
+def test_who_gives_another_machine_back_meanwhile_does_not_stay_until_the_turn_of_this_one(new_world: NewWorld) -> None:
+    world = new_world(saves_for=5 * MINUTE)
+    lease_id = running(world)
+    world.stack.down(lease_id)
+    deps, record = world.stack.stack.deps, world.record(lease_id)
+
+    outcome = terminate_instance.run(StepCommand(lease_id=lease_id, epoch=record.lease.epoch), deps)
+
+    assert outcome.outcome == "done" and outcome.wait_seconds <= 5
+    assert not outcome.may_stay, "the next look is at the agent"
 
 
 # --- a pause ------------------------------------------------------------------------------------------------------

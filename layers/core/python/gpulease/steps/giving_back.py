@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from gpulease.domain.event import Event, Fact
+from gpulease.domain.flush import open_flush
 from gpulease.domain.gate import Lane
 from gpulease.domain.observation import Absent, Condition, Observation
 from gpulease.domain.record import Change, LeaseRecord
@@ -102,9 +103,10 @@ def _take_turn(command: StepCommand, deps: Deps, kind: ResourceKind) -> Outcome:
 
 
 def _until_next(record: LeaseRecord, todo: NextRelease, kind: ResourceKind) -> Outcome:
-    """The pause before the next turn, which is another step's where nothing of this kind is left."""
+    """The pause before the next turn, which is another step's where nothing of this kind is left, or an agent that
+    saves the cache is to be looked at: whoever stays would come to its machine's turn without having heard it."""
     left = any(r.kind is kind and r.state is ResourceState.RELEASING for r in record.resources)
-    return Outcome("done", max(1, todo.wait_seconds), may_stay=left)
+    return Outcome("done", max(1, todo.wait_seconds), may_stay=left and open_flush(record.lease) is None)
 
 
 def _turn(progress: ReleaseProgress, provider: Provider, deps: Deps) -> Turn | None:
