@@ -3,6 +3,7 @@
 from gpulease_cli import words
 from gpulease_cli.app import App
 from gpulease_cli.client import Client
+from gpulease_cli.errors import CliError
 from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.progress import progress
 from gpulease_cli.ssh_folder import addresses_changed
@@ -10,8 +11,9 @@ from gpulease_cli.text import local_time
 from gpulease_cli.views import LeaseView
 from gpulease_cli.waiting import Waiter, WaitTimedOut
 
-ALIVE = ("pausing", "paused", "resuming", "running")
-UNDER_WAY = ("pausing", "resuming", "releasing")
+STARTING = ("requested", "provisioning")
+ALIVE = (*STARTING, "pausing", "paused", "resuming", "running")
+UNDER_WAY = (*STARTING, "pausing", "resuming", "releasing")
 
 
 def wait(app: App, client: Client, lease: LeaseView, timeout: int | None, wanted: str) -> tuple[LeaseView, ExitCode]:
@@ -41,8 +43,12 @@ def _why(lease: LeaseView) -> str:
 
 
 def alive(client: Client, name: str) -> LeaseView | None:
-    """The user's lease of this name that is paused, on its way there or back, or running; None = there is none."""
-    return next(iter(client.leases(states=ALIVE, name=name)), None)
+    """The user's lease of this name that is not being given back; None = there is none. Raises CliError: several."""
+    found = list(client.leases(states=ALIVE, name=name))
+    if len(found) > 1:
+        ids = ", ".join(lease.id for lease in found)
+        raise CliError(f"{len(found)} leases are called {name!r}; resume one by its id: {ids}", field="--resume")
+    return found[0] if found else None
 
 
 def resumed(app: App, client: Client, lease: LeaseView, waits: bool | None, timeout: int | None, as_json: bool) -> int:
@@ -52,7 +58,9 @@ def resumed(app: App, client: Client, lease: LeaseView, waits: bool | None, time
         lease, code = wait(app, client, lease, timeout, "paused")
         if code is not ExitCode.OK:
             return code
-    return followed(app, client, client.resume(lease.id), "running", waits, timeout, as_json)
+    if lease.state not in STARTING:
+        lease = client.resume(lease.id)
+    return followed(app, client, lease, "running", waits, timeout, as_json)
 
 
 def followed(

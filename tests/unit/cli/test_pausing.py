@@ -153,6 +153,26 @@ def test_up_resume_takes_the_lease_that_is_there(cli: Cli, api: FakeApi, state: 
     assert [seen.path for seen in api.seen if seen.method == "POST"] == ["/v1/leases/l-aaaaaaaaaaaa/resume"]
 
 
+@pytest.mark.parametrize("state", ["requested", "provisioning"])
+def test_up_resume_waits_for_one_that_is_being_made_and_rents_no_second(cli: Cli, api: FakeApi, state: str) -> None:
+    api.add(lease(state=state), lease(state=state), lease(state="provisioning"), lease())
+
+    result = cli.run("up", "--resume", "train", "--gpu", "A100", "--yes")
+
+    assert result.code == 0 and "train is running" in result.out
+    assert [seen for seen in api.seen if seen.method == "POST"] == []
+
+
+def test_up_resume_of_a_name_of_several_asks_which(cli: Cli, api: FakeApi) -> None:
+    api.add(lease())
+    api.add(lease("l-bbbbbbbbbbbb", state="provisioning"))
+
+    result = cli.run("up", "--resume", "train", "--gpu", "A100", "--yes")
+
+    assert result.code == 2 and "l-aaaaaaaaaaaa, l-bbbbbbbbbbbb" in result.error
+    assert [seen for seen in api.seen if seen.method == "POST"] == []
+
+
 def test_up_resume_rents_where_there_is_none(cli: Cli, api: FakeApi) -> None:
     api.created.append([lease("l-bbbbbbbbbbbb", "other", "requested")])
 
