@@ -109,7 +109,7 @@ def _wait(
 ) -> tuple[list[LeaseView], ExitCode]:
     waiter = Waiter(app, client, leases, timeout)
     try:
-        waiter.run(progress(app), lambda lease: lease.released)
+        waiter.run(progress(app).know(leases, client.now()), lambda lease: lease.released)
     except KeyboardInterrupt:
         app.note("Interrupted; giving back goes on without you, see `gpulease ls`")
         return waiter.leases, ExitCode.INTERRUPTED
