@@ -296,6 +296,20 @@ def test_a_script_that_failed_long_ago_does_not_fail_a_resume() -> None:
     assert word_of(agent, resumed).ready
 
 
+def test_why_gpus_are_missing_is_told_where_the_machine_says_it() -> None:
+    attempt = AgentWorld().attempt()
+    agent = AgentRecord(
+        lease_id=LEASE,
+        attempt=1,
+        token_sha256="0" * 64,
+        first_report_at=attempt.started_at + timedelta(minutes=1),
+        gpus=0,
+        problems=("nvidia-smi: ended with 9: no driver", "GPUs: 0 of 1 are there; nothing is started"),
+    )
+
+    assert word_of(agent, attempt).detail == "0/1 GPUs are there; nvidia-smi: ended with 9: no driver"
+
+
 def test_a_report_from_before_a_start_proves_nothing() -> None:
     attempt = AgentWorld().attempt()
     resumed = attempt.model_copy(update={"resumed_at": attempt.started_at + timedelta(hours=1)})

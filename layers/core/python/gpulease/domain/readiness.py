@@ -24,7 +24,9 @@ def word_of(agent: AgentRecord, attempt: Attempt) -> Word:
         return Word(detail="; ".join(agent.problems))
     expected, told = attempt.offer.gpu_count, "; ".join(agent.problems)
     if agent.gpus is None or agent.gpus < expected:
-        return Word(reason=Reason.GPU_CHECK_FAILED, detail=f"{agent.gpus or 0}/{expected} GPUs are there")
+        counted = f"{agent.gpus or 0}/{expected} GPUs are there"
+        why = (problem for problem in agent.problems if not problem.startswith("GPUs:"))
+        return Word(reason=Reason.GPU_CHECK_FAILED, detail="; ".join([counted, *why]))
     if agent.start_script == "failed" and attempt.resumed_at is None:
         # Of a machine that once ran it is old news.
         code = "was cut off" if agent.start_script_exit is None else f"ended with {agent.start_script_exit}"
