@@ -46,7 +46,8 @@ class Watch:
     - `closed_while_billed`: a resource or lease written as released while the book still bills it (laws 4 and 5);
     - `network_before_machine`: a network's delete sent while a machine that is to be given back is in it (law 6);
     - `foreign_touched`: a changing call about something that does not carry our marker (law 8);
-    - `volume_while_used`: a delete of a block, or its attach elsewhere, sent while a machine that exists has it;
+    - `volume_while_used`: a delete of a block, or its attach elsewhere, sent while a machine that exists has it, or its
+      detach while that runs and is not on its way out;
     - `two_users`: a cache whose row counts two machines, or one that takes it while the book has it at another's;
     - `paused_while_billed`: a lease written as paused while the book bills a machine of it (law 11);
     - `two_machines`: two machines of one lease billed, and neither on its way out, for longer than two sweeps.
@@ -124,9 +125,14 @@ class Watch:
     def _volume_call(self, call: Call) -> None:
         """One writer at a time: neither deleted under its machine nor asked for by another one."""
         user = self._clouds().user_of(call.volume)
-        if user and (call.deletes == VOLUME or (call.attach_to and call.attach_to != user)):
+        elsewhere = bool(call.attach_to) and call.attach_to != user
+        if user and (call.deletes == VOLUME or elsewhere or (call.detaches and self._runs(user))):
             detail = f"{call.text} {call.attach_to}: it is at {user}"
             self._broken("volume_while_used", self._lease_of_id(call.volume), detail)
+
+    def _runs(self, machine_id: str) -> bool:
+        machine = self._clouds().find(machine_id)
+        return machine is not None and machine.source.is_billed(self._now()) and not self._is_going(machine_id)
 
     def _cache_written(self, cache: Lease) -> None:
         if len(cache.members) > 1:

@@ -29,6 +29,8 @@ class Call:
     """Id of the volume that it is about."""
     attach_to: str = ""
     """Id of the machine that is to get the volume."""
+    detaches: bool = False
+    """It takes the volume from the machine that has it."""
 
 
 def vultr_call(method: str, path: str, body: bytes) -> Call | None:
@@ -51,6 +53,7 @@ def vultr_call(method: str, path: str, body: bytes) -> Call | None:
         deletes=role if method == "DELETE" else "",
         volume=target if role == VOLUME else "",
         attach_to=attach_to,
+        detaches=role == VOLUME and path.endswith("/detach"),
     )
 
 
@@ -70,4 +73,5 @@ def aws_call(asked: AwsRequest) -> Call | None:
         deletes=_DELETES.get(asked.action, ""),
         volume=asked.params.get("VolumeId", "") if asked.action.endswith("Volume") else "",
         attach_to=asked.params.get("InstanceId", "") if asked.action == "AttachVolume" else "",
+        detaches=asked.action == "DetachVolume",
     )
