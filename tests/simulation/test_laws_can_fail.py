@@ -270,3 +270,7 @@ def test_a_reason_that_nothing_speaks_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(give_back, "cancel", lambda record, **said: kept(record, **{**said, "reason": Reason.LOST}))
 
     assert few_leases().wrong_reason > 0
+
+
+def test_a_machine_that_goes_while_its_cache_is_being_saved() -> None:
+    assert lived(replace(by_name("cache_saved_first"), saves_for=3600.0)) == {"cache_not_saved"}
