@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
+from gpulease.domain.cache import HOURS_PER_MONTH
 from gpulease.domain.cost import lease_cost, price_per_hour
-from gpulease.domain.lease import Lease
+from gpulease.domain.lease import Lease, LeaseKind
 
 from gpulease_local.books import OPEN_STATES, is_users
 from gpulease_local.sides import Sides
@@ -16,10 +17,26 @@ _PAGE = 100
 
 def open_leases(stack: Stack) -> Iterator[Lease]:
     """Every lease that is not released, newest first."""
+    return (lease for lease in _open_records(stack) if is_users(lease))
+
+
+def cache_lines(stack: Stack) -> list[str]:
+    """One line per cache that is billed, with its price; they cost money with and without leases."""
+    now, lines = stack.deps.clock.now(), []
+    for lease in _open_records(stack):
+        if lease.kind is not LeaseKind.CACHE:
+            continue
+        price = price_per_hour(stack.deps.ledger.load(lease.id), now)
+        if price:
+            lines.append(f"  {lease.id}  cache {lease.name}  ${price * HOURS_PER_MONTH:.2f} a month")
+    return lines
+
+
+def _open_records(stack: Stack) -> Iterator[Lease]:
     cursor: str | None = None
     while True:
         page = stack.deps.ledger.leases_of(None, states=OPEN_STATES, cursor=cursor, limit=_PAGE)
-        yield from (lease for lease in page.items if is_users(lease))
+        yield from page.items
         cursor = page.cursor
         if cursor is None:
             return
@@ -53,16 +70,20 @@ def opening_lines(stack: Stack, sides: Sides, url: str, folder: Path, public_fol
         f"  time        {speed}; now {stack.deps.clock.now():%Y-%m-%d %H:%M:%S} UTC",
         f"  open leases {len(rented) - 1 if rented else 'none'}",
         *rented,
+        *cache_lines(stack),
         "Ctrl+C stops the server; leases stay.",
     ]
 
 
 def closing_lines(stack: Stack, *, real: bool) -> list[str]:
     """What is still rented when the server stops."""
-    rented = rented_lines(stack)
-    if not rented:
+    rented, caches = rented_lines(stack), cache_lines(stack)
+    if not rented and not caches:
         return ["stopped; nothing is rented"]
-    if real:
-        warning = "STILL RENTED AND BILLED while gpulease is not running; nothing watches idle or maximum duration:"
-        return [warning, *rented, "Start `gpulease local` again to go on; give leases back with `gpulease down`."]
-    return ["stopped; still rented at the simulated provider, goes on at the next start:", *rented]
+    if not real:
+        return ["stopped; still rented at the simulated provider, goes on at the next start:", *rented, *caches]
+    if not rented:
+        warning = "STILL BILLED while gpulease is not running, and none of them ends by itself meanwhile:"
+        return [warning, *caches, "Start `gpulease local` again to remove one: `gpulease cache rm`."]
+    warning = "STILL RENTED AND BILLED while gpulease is not running; nothing watches idle or maximum duration:"
+    return [warning, *rented, *caches, "Start `gpulease local` again to go on; give leases back with `gpulease down`."]

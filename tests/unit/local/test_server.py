@@ -87,6 +87,23 @@ def test_a_lease_goes_on_over_restarts_and_the_banner_tells_its_price(serve: Ser
     assert banner.closing_lines(third.stack, real=True) == ["stopped; nothing is rented"]
 
 
+def test_a_cache_without_any_lease_is_billed_and_named_when_the_server_stops(serve: Serve) -> None:
+    server = serve()
+    client = _client(server)
+    client.create_cache({"name": "models", "provider": "vultr", "region": "ewr", "size_gb": 50})
+    give_up = monotonic() + PATIENCE_SECONDS
+    while client.cache("models").state != "available":
+        assert monotonic() < give_up
+        sleep(0.05)
+
+    closing = banner.closing_lines(server.stack, real=True)
+    opening = banner.opening_lines(server.stack, server.sides, server.url, server.folder, server.public_folder)
+
+    assert closing[0].startswith("STILL BILLED while gpulease is not running")
+    assert closing[1].endswith("cache models  $5.00 a month") and closing[1] in opening
+    assert "  open leases none" in opening
+
+
 def test_secrets_and_data_are_private_and_the_address_ends_with_the_server(tmp_path: Path) -> None:
     started = LocalServer(Options(port=0, data_dir=tmp_path / "data"), {})
     private = [started.public_folder / "token", started.public_folder / "api.json", started.folder / "gpulease.sqlite"]
