@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from urllib.parse import urlencode
 
 from gpulease_sim.aws import instances, spot_prices, volumes
@@ -16,6 +17,7 @@ from gpulease_sim.draws import Draws
 USER_DATA_BYTES = 16_384
 _NOT_COMPARED = ("Action", "Version", "ClientToken", "DryRun")
 _ROOT_GB = 75
+_GROUP_OF_INTERFACE = re.compile(r"NetworkInterface\.\d+\.SecurityGroupId\.\d+")
 
 
 def fingerprint(params: Params) -> str:
@@ -77,8 +79,8 @@ def claim(account: Account, call: Call, action: str, scope: str) -> tuple[tuple[
 
 
 def _check(account: Account, region: str, params: Params) -> None:
-    image = account.moto.backend(region).amis.get(params["ImageId"])
-    if image is None:
+    backend = account.moto.backend(region)
+    if params["ImageId"] not in backend.amis:
         raise ApiError("InvalidAMIID.NotFound", id=params["ImageId"])
     if vcpus(params["InstanceType"]) is None:
         raise ApiError("InvalidParameterValue", text=f"Invalid value '{params['InstanceType']}' for InstanceType.")
@@ -89,6 +91,10 @@ def _check(account: Account, region: str, params: Params) -> None:
         raise ApiError("InvalidParameterValue", text=f"User data is limited to {USER_DATA_BYTES} bytes")
     for type_ in ("instance", "volume", "network-interface", "spot-instances-request"):
         check_tags(params.tags(type_))
+    for name, group in params.items():
+        # Of a launch's own groups moto knows it; those of its interfaces it takes as they come.
+        if _GROUP_OF_INTERFACE.fullmatch(name) and backend.get_security_group_from_id(group) is None:
+            raise ApiError("InvalidGroup.NotFound", text=f"The security group '{group}' does not exist")
 
 
 def check_tags(tags: dict[str, str]) -> None:

@@ -90,6 +90,10 @@ def test_user_data_arrives_byte_for_byte() -> None:
         ({"UserData": "x" * 16_385}, "InvalidParameterValue"),
         ({"SubnetId": "subnet-00000000000000000"}, "InvalidSubnetID.NotFound"),
         ({"SecurityGroupIds": ["sg-00000000000000000"]}, "InvalidGroup.NotFound"),
+        (
+            {"NetworkInterfaces": [{"DeviceIndex": 0, "Groups": ["sg-00000000000000000"]}]},
+            "InvalidGroup.NotFound",
+        ),
         ({"Placement": {"AvailabilityZone": "eu-west-1a"}}, "InvalidParameterValue"),
         ({"TagSpecifications": tags(("instance",), **{"aws:x": "y"})}, "InvalidParameterValue"),
         ({"TagSpecifications": tags(("instance",), **{f"k{i}": "v" for i in range(51)})}, "TagLimitExceeded"),
