@@ -140,7 +140,9 @@ def test_a_paused_lease_lists_what_it_still_costs_and_until_when_it_stays(world:
     shown = client.get(f"/v1/leases/{lease_id}").json
 
     paused_at = world.ledger.load(lease_id).lease.paused_at
-    assert shown["pause"]["billed"] == [{"what": "instance at vultr/ewr", "price_per_hour_usd": "0.011"}]
+    assert shown["pause"]["billed"] == [
+        {"what": "disk of the stopped machine at vultr/ewr", "price_per_hour_usd": "0.011"}
+    ]
     assert (shown["pause"]["price_per_hour_usd"], shown["price_per_hour_usd"]) == ("0.011", "0.011")
     assert shown["pause"]["release_at"] == (paused_at + timedelta(days=7)).isoformat().replace("+00:00", "Z")
 

@@ -110,7 +110,7 @@ def _pause_view(record: LeaseRecord, cache: BilledPart | None) -> PauseView | No
     if progress is None:
         return None
     billed = [
-        BilledPart(f"{r.kind} at {r.provider}/{r.region}", rate_now(r))
+        BilledPart(f"{_billed_kind(r)} at {r.provider}/{r.region}", rate_now(r))
         for r in record.resources
         if is_billed(r) and r.billing is not BillingRule.FREE
     ]
@@ -133,6 +133,11 @@ def _cache_saving_view(lease: Lease) -> CacheSavingView | None:
     if flush is None:
         return None
     return CacheSavingView(requested_at=flush.requested_at, deadline=flush.deadline, at_most_until=flush.latest)
+
+
+def _billed_kind(resource: Resource) -> str:
+    """Of a machine that is stopped only the disk is billed."""
+    return "disk of the stopped machine" if resource.stopped_at is not None else str(resource.kind)
 
 
 def _agent_view(lease: Lease, agent: AgentRecord, now: datetime) -> AgentView | None:
