@@ -1,6 +1,7 @@
 """C27, C28, C33: machines that become ready late or never, and the reason that each failure is given."""
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -54,6 +55,19 @@ def test_c28_never_ready(world: CaseWorld, request_: dict[str, Any], behaviour: 
     assert world.lease(lease_id).reason is Reason.NOT_READY_IN_TIME
     last_state = "pending" if behaviour.get("stuck") == "pending" else "active"
     assert last_state in world.lease(lease_id).reason_detail
+    world.assert_right_at_the_end()
+
+
+def test_no_second_machine_is_rented_for_whose_first_hour_the_budget_does_not_suffice(world: CaseWorld) -> None:
+    """The first one has cost an hour. Another would be given back as soon as it runs, and be paid for as well."""
+    world.machine(stuck="pending")
+
+    lease_id = world.up(plans=[VM_PLAN], regions=[REGION, "ord"], retry_not_ready=True, policy={"budget_usd": "2.20"})
+    world.until(lease_id, RELEASED, within=3600)
+
+    [machine] = world.ours("instance")
+    assert machine.hourly_usd < Decimal("2.20") < 2 * machine.hourly_usd
+    assert world.lease(lease_id).reason is Reason.NOT_READY_IN_TIME
     world.assert_right_at_the_end()
 
 

@@ -126,6 +126,9 @@ class ImageCheckingProvider:
             raise InputInvalid(f"block storage has 10 GB or more, not {size_gb} GB", field="size_gb")
         return Decimal("0.10") * size_gb + Decimal("0.04") * ((throughput_mibps or 125) - 125)
 
+    def billing_rule(self, kind: ResourceKind) -> BillingRule:
+        return BillingRule.STARTED_HOUR
+
     def can_stop(self, offer: Offer) -> bool:
         return self.stops
 

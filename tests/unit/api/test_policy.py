@@ -246,3 +246,15 @@ def test_what_its_agent_told_of_the_gpus_is_shown(world: World, client: Client) 
 
     assert {name: view["agent"][name] for name in told} == json.loads(json.dumps(told))
     assert view["ready_at"] == "2026-01-05T13:10:00Z"
+
+
+def test_a_budget_that_the_first_hour_spends_rents_nothing(world: World, client: Client) -> None:
+    """Billed by the started hour, such a machine would be paid for and given back as soon as it runs."""
+    refused = client.post({"gpu": ["A100"], "policy": {"budget_usd": "2"}})
+    dear = client.post({"gpu": ["A100", "A16"], "policy": {"budget_usd": "2"}}, query="dry_run=true")
+
+    error = refused.json["errors"][0]
+    assert (refused.status, refused.json["code"]) == (422, "no_matching_offer")
+    assert error["field"] == "policy.budget_usd" and "$2.397 at the least" in error["message"]
+    assert {offer["gpu_model"] for offer in dear.json["offers"]} == {"A16"}, "what it pays for is tried"
+    assert client.get("/v1/leases").json["leases"] == []

@@ -253,7 +253,7 @@ def test_a_cache_that_is_an_object_store_alone_is_saved_too(new_world: NewWorld)
 POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any], Reason]] = {
     "idle": ({"idle": {"after_seconds": 600, "then": "release"}}, {}, Reason.IDLE),
     "duration": ({}, {"max_duration_seconds": 1200}, Reason.EXPIRED),
-    "budget": ({"budget_usd": "0.40"}, {}, Reason.BUDGET),
+    "budget": ({"budget_usd": "1.80", "idle": {"enabled": False}}, {}, Reason.BUDGET),
 }
 
 

@@ -6,7 +6,7 @@ For whoever decides about a pause and for whoever has to tell of it beforehand (
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpulease.domain.cost import rate_now
+from gpulease.domain.cost import first_bill, rate_now
 from gpulease.domain.lease import Lease, PauseMode
 from gpulease.domain.offer import Offer
 from gpulease.domain.pause import pause_mode
@@ -113,6 +113,12 @@ def part_of_cache(cache_id: str, deps: Deps) -> BilledPart | None:
         return None
     price = sum((rate_now(volume) for volume in cache.of_kind(ResourceKind.VOLUME)), Decimal(0))
     return BilledPart(f"cache {cache.lease.name}", price)
+
+
+def least_cost(offer: Offer, deps: Deps) -> Decimal:
+    """What a machine of this offer costs before it is of any use: at some providers its whole first hour."""
+    rule = deps.providers.get(offer.provider).billing_rule(ResourceKind.INSTANCE)
+    return first_bill(rule, offer.price_per_hour_usd)
 
 
 def offer_of(lease: Lease) -> Offer | None:

@@ -22,6 +22,7 @@ from gpulease.api.views import money
 from gpulease.domain.lease import Lease, LeaseState, execution_name
 from gpulease.domain.offer import Offer
 from gpulease.domain.record import LeaseRecord
+from gpulease.domain.selection import affordable
 from gpulease.domain.transitions import new_lease
 from gpulease.domain.user_data import UserDataTooLarge
 from gpulease.draining import DETAIL, end_while_draining
@@ -33,7 +34,7 @@ from gpulease.errors import (
     LeaseSuperseded,
     LedgerUnavailable,
 )
-from gpulease.pause_facts import part_of_cache, pause_notices
+from gpulease.pause_facts import least_cost, part_of_cache, pause_notices
 from gpulease.ports import Deps
 
 MAX_NEW_IDS = 3
@@ -109,9 +110,23 @@ def _offers(request: LeaseRequest, caller: Caller, deps: Deps, known: Catalogue)
     """Offers that would be tried, and the id of the cache that the machine will use; "" = none. Raises problems."""
     offers = _that_carry(request, offers_to_try(request.spec(), known, deps.providers), deps)
     if request.cache is None:
-        return offers, ""
+        return _within_budget(request, offers, deps), ""
     cache = cache_for_lease(request.cache, caller.owner, deps.ledger)
-    return offers_with(cache, offers, deps), cache.lease.id
+    return _within_budget(request, offers_with(cache, offers, deps), deps), cache.lease.id
+
+
+def _within_budget(request: LeaseRequest, offers: list[Offer], deps: Deps) -> list[Offer]:
+    """Offers whose machines are of some use before the budget is spent; at least one. Raises a 422 problem."""
+    budget = request.policy.budget_usd
+    found = affordable(offers, budget, lambda offer: least_cost(offer, deps))
+    if found:
+        return found
+    best = min(offers, key=lambda offer: least_cost(offer, deps))
+    text = (
+        f"is spent before a machine is of any use: {best.key}, the cheapest that fits, costs "
+        f"${money(least_cost(best, deps))} at the least (${money(best.price_per_hour_usd)} per hour)"
+    )
+    raise invalid([FieldError(field="policy.budget_usd", message=text, value=str(budget))], code="no_matching_offer")
 
 
 def _that_carry(request: LeaseRequest, offers: list[Offer], deps: Deps) -> list[Offer]:

@@ -7,6 +7,8 @@ from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import BillingRule, Resource, ResourceState
 
 _HOUR = timedelta(hours=1)
+_LEAST_USE_HOURS = Decimal(1) / 6
+"""Less than ten minutes of a machine are of no use: it boots for some, and is given back before its budget is spent."""
 
 
 def is_billed(resource: Resource) -> bool:
@@ -36,6 +38,13 @@ def cost_of(resource: Resource, now: datetime) -> Decimal:
         if until > rate.since:
             total += Decimal((until - rate.since) / _HOUR) * rate.usd_per_hour
     return total
+
+
+def first_bill(rule: BillingRule, usd_per_hour: Decimal) -> Decimal:
+    """What a machine costs at the least before it has been of any use, in US dollars."""
+    if rule is BillingRule.FREE:
+        return Decimal(0)
+    return usd_per_hour if rule is BillingRule.STARTED_HOUR else usd_per_hour * _LEAST_USE_HOURS
 
 
 def lease_cost(record: LeaseRecord, now: datetime) -> Decimal:

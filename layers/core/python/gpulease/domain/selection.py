@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from decimal import Decimal
 from functools import lru_cache
 
 from gpulease.domain.lease import Attempt, Lease, Reason
@@ -76,6 +77,11 @@ def matching(spec: LeaseSpec, offers: Iterable[Offer]) -> list[Offer]:
     sized = (offer.with_disk(spec.min_disk_gb) for offer in offers)
     fits = [offer for offer in sized if all(ok(spec, offer) for _, ok in _FILTERS)]
     return sorted(fits, key=lambda o: (o.in_stock is False, o.price_per_hour_usd, o.key))
+
+
+def affordable(offers: Iterable[Offer], left: Decimal | None, least: Callable[[Offer], Decimal]) -> list[Offer]:
+    """Offers whose machines are of some use before the money that is left is spent; `least`: what that costs."""
+    return [offer for offer in offers if left is None or least(offer) <= left]
 
 
 def explain_no_match(spec: LeaseSpec, offers: Iterable[Offer]) -> tuple[str, str]:

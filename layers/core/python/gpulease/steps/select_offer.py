@@ -7,12 +7,13 @@ from decimal import Decimal
 from gpulease.agent_program import fits_anywhere, offers_that_carry
 from gpulease.cache_facts import takes_its_volume
 from gpulease.domain.cache import offers_for, spec_of
+from gpulease.domain.cost import lease_cost
 from gpulease.domain.event import Event
 from gpulease.domain.lease import IN_PROVISION, Attempt, Lease, LeaseState, Reason
 from gpulease.domain.offer import Offer, PlanKind
 from gpulease.domain.pause import without
-from gpulease.domain.record import Change
-from gpulease.domain.selection import next_offers
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.domain.selection import affordable, next_offers
 from gpulease.domain.transitions import CHECK_WORKFLOW_EVERY, event, moved
 from gpulease.domain.user_data import UserDataTooLarge
 from gpulease.draining import end_while_draining
@@ -23,7 +24,7 @@ from gpulease.errors import (
     ProviderThrottled,
     ProviderUnavailable,
 )
-from gpulease.pause_facts import PAUSE_NOTICE, cache_part, pause_notice
+from gpulease.pause_facts import PAUSE_NOTICE, cache_part, least_cost, pause_notice
 from gpulease.ports import Deps, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import Outcome, StepCommand, load_current
@@ -57,7 +58,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
         return Outcome("superseded")
     start_overdue_release(record, deps, now)
     offers = [o for s in deps.offers.load() if s.provider in deps.providers.accounts() for o in s.offers]
-    offers = _that_carry(record.lease, offers, deps)
+    offers = _within_budget(record, _that_carry(record.lease, offers, deps), now, deps)
     fitting = _fitting_cache(record.lease, deps)
     lease, events = record.lease, list[Event]()
     silent: dict[str, ProviderError] = {}
@@ -146,6 +147,14 @@ def _that_carry(lease: Lease, offers: list[Offer], deps: Deps) -> list[Offer]:
     except UserDataTooLarge as error:
         deps.log.warning("user_data_too_large", lease_id=lease.id, reason=str(error))
         return []
+
+
+def _within_budget(record: LeaseRecord, offers: list[Offer], now: datetime, deps: Deps) -> list[Offer]:
+    """Offers whose machines are of some use before the budget is spent: attempts that failed may have cost an hour."""
+    budget = record.lease.rules.budget_usd
+    if budget is None or record.lease.state is LeaseState.RESUMING:
+        return offers
+    return affordable(offers, budget - lease_cost(record, now), lambda offer: least_cost(offer, deps))
 
 
 def _place(offer: Offer) -> str:
