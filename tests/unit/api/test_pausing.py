@@ -8,7 +8,7 @@ from gpulease.domain.lease import LeaseState, PauseMode, PauseProgress, Reason, 
 from gpulease.domain.offer import OfferSnapshot
 from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change
-from gpulease.domain.resource import Rate, ResourceKind
+from gpulease.domain.resource import Rate, ResourceKind, ResourceState
 
 from tests.support.api_events import BOB, Client
 from tests.support.api_world import ADMIN, OFFERS, START, OneProvider, World, offer, running_lease
@@ -177,6 +177,28 @@ def test_the_dry_run_of_a_resume_says_which_machine_it_would_be(world: World, cl
     assert (told.status, told.json["possible"], told.json["new_machine"]) == (200, True, False)
     assert told.json["price_per_hour_usd"] == "2.397"
     assert world.ledger.load(lease_id).lease.state is LeaseState.PAUSED
+
+
+@pytest.mark.parametrize(("budget", "kept", "status"), [("2", False, 409), ("9", False, 202), ("2", True, 202)])
+def test_a_resume_whose_new_machine_the_budget_does_not_pay_for_is_refused(
+    world: World, client: Client, budget: str, kept: bool, status: int
+) -> None:
+    """It would run for a moment, be billed for its first hour, and the lease would end."""
+    lease_id = paused_lease(world, client)
+    record = world.ledger.load(lease_id)
+    rules = record.lease.rules.model_copy(update={"budget_usd": Decimal(budget)})
+    (machine,) = record.of_kind(ResourceKind.INSTANCE)
+    gone = machine.model_copy(update={"state": ResourceState.RELEASED, "released_at": world.clock.now()})
+    lease = record.lease.model_copy(update={"policy": rules})
+    world.ledger.commit(Change(lease_id, lease=lease, resources=() if kept else (gone,)))
+
+    told = client("POST", f"/v1/leases/{lease_id}/resume", query="dry_run=true").json
+    answer = client("POST", f"/v1/leases/{lease_id}/resume")
+
+    assert (answer.status, told["possible"]) == (status, status == 202)
+    if status == 409:
+        assert answer.json["code"] == told["code"] == "over_budget"
+        assert "$2.397 at the least" in answer.json["detail"] == told["text"]
 
 
 @pytest.mark.parametrize("word", ["pause", "resume"])

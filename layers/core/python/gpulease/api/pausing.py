@@ -9,6 +9,7 @@ from gpulease.api.problems import Problem, unavailable
 from gpulease.api.schemas import PartView
 from gpulease.api.schemas_pause import PauseDryRun, ResumeDryRun
 from gpulease.api.views import money
+from gpulease.domain.cost import lease_cost
 from gpulease.domain.lease import LeaseState, Reason, ResumeMode
 from gpulease.domain.pause import may_pause, may_resume, request_pause
 from gpulease.domain.pause_plan import per_hour
@@ -16,12 +17,13 @@ from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resume import START_PATIENCE, kept_machine, request_resume
 from gpulease.errors import LeaseConflict, LeaseSuperseded
-from gpulease.pause_facts import mode_of, offer_of, plan_of
+from gpulease.pause_facts import is_configured, least_cost, mode_of, offer_of, plan_of
 from gpulease.ports import Deps
 from gpulease.saving import flush_before_end
 
 MAX_TRIES = 5
 NOTHING_TO_KEEP = "nothing_to_keep"
+OVER_BUDGET = "over_budget"
 _TEXTS = {
     "not_running": "only a lease that is running can be paused; this one is {state}",
     "not_paused": "only a lease that is paused can be resumed; this one is {state}",
@@ -62,6 +64,8 @@ def resume(
         if record.lease.state in (LeaseState.RESUMING, LeaseState.RUNNING):
             return _started(record, deps)
         _require(may_resume(record.lease), record)
+        if broke := _over_budget(record, deps):
+            raise _conflict(OVER_BUDGET, broke, record)
         change = request_resume(
             record,
             now=deps.clock.now(),
@@ -95,7 +99,8 @@ def pause_dry_run(record: LeaseRecord, deps: Deps) -> PauseDryRun:
 
 def resume_dry_run(record: LeaseRecord, deps: Deps) -> ResumeDryRun:
     """What a resume would do."""
-    code = may_resume(record.lease)
+    broke = "" if may_resume(record.lease) else _over_budget(record, deps)
+    code = may_resume(record.lease) or (OVER_BUDGET if broke else "")
     machine, offer = kept_machine(record), offer_of(record.lease)
     price = money(offer.price_per_hour_usd) if offer is not None else money(Decimal(0))
     costs = per_hour(offer.price_per_hour_usd) if offer is not None else "unknown"
@@ -109,7 +114,21 @@ def resume_dry_run(record: LeaseRecord, deps: Deps) -> ResumeDryRun:
         code=code,
         new_machine=machine is None,
         price_per_hour_usd=price,
-        text=_text(code, record) if code else text,
+        text=broke or (_text(code, record) if code else text),
+    )
+
+
+def _over_budget(record: LeaseRecord, deps: Deps) -> str:
+    """Why a new machine would be given back as soon as it runs; empty = it would not."""
+    budget, offer = record.lease.rules.budget_usd, offer_of(record.lease)
+    if budget is None or offer is None or kept_machine(record) is not None or not is_configured(offer.provider, deps):
+        return ""
+    spent, least = lease_cost(record, deps.clock.now()), least_cost(offer, deps)
+    if spent + least <= budget:
+        return ""
+    return (
+        f"its budget of ${budget} would be passed by a new machine at once (${money(spent)} spent, "
+        f"${money(least)} at the least for another); raise it first (`gpulease policy NAME --budget USD`)"
     )
 
 
