@@ -4,9 +4,13 @@ import click
 
 from gpulease_cli.app import App
 from gpulease_cli.complete import lease_names
+from gpulease_cli.errors import CliError
 from gpulease_cli.options import DURATION, api_options, json_option
 from gpulease_cli.resolve import resolve
+from gpulease_cli.text import duration
 from gpulease_cli.told import kept_line, tell_next
+
+LEAST_SECONDS, MOST_SECONDS = 60, 30 * 86400
 
 
 @click.command("keep")
@@ -20,6 +24,8 @@ def command(app: App, lease: str, seconds: int, as_json: bool) -> None:
     \b
     gpulease keep train --for 2h
     """
+    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        raise CliError(f"{duration(seconds)} is not possible; give 1m to 30d", field="--for")
     client = app.client()
     kept = client.keep(resolve(client, lease).id, seconds)
     tell_next(app, kept, as_json)

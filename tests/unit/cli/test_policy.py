@@ -141,6 +141,16 @@ def test_touch_and_keep_reach_the_lease(cli: Cli, world: World) -> None:
     assert lease.keep_until is not None and (lease.keep_until - world.clock.now()).total_seconds() == 7200
 
 
+@pytest.mark.parametrize("time", ["900d", "10s"])
+def test_a_time_that_cannot_be_kept_is_refused_by_its_option(cli: Cli, time: str) -> None:
+    asked(cli)
+
+    result = cli.run("keep", "train", "--for", time)
+
+    assert result.code == 2
+    assert result.error.startswith("--for: ") and result.error.endswith("is not possible; give 1m to 30d")
+
+
 def test_what_is_on_its_way_out_is_told_so(cli: Cli) -> None:
     asked(cli)
     cli.run("down", "train", "--no-wait")
