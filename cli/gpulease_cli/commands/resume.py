@@ -9,6 +9,9 @@ from gpulease_cli.exit_codes import ExitCode
 from gpulease_cli.options import DURATION, api_options, json_option
 from gpulease_cli.pausing import followed
 from gpulease_cli.resolve import resolve
+from gpulease_cli.text import duration
+
+MOST_SECONDS = 86400
 
 
 @click.command("resume")
@@ -45,6 +48,8 @@ def command(
     """
     if waits is False and timeout is not None:
         raise CliError("contradicts --no-wait; give one of the two", field="--timeout")
+    if try_for is not None and try_for > MOST_SECONDS:
+        raise CliError(f"{duration(try_for)} is too long; give at most 24h", field="--try-for")
     client = app.client()
     found = resolve(client, lease)
     if dry_run:

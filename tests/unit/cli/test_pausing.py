@@ -183,6 +183,10 @@ def test_up_resume_rents_where_there_is_none(cli: Cli, api: FakeApi) -> None:
     assert made.body is not None and made.body["name"] == "other"
 
 
+def test_a_patience_that_cannot_be_had_is_refused_by_its_option(cli: Cli) -> None:
+    assert cli.run("resume", "train", "--try-for", "2d").error == "--try-for: 2d00h is too long; give at most 24h"
+
+
 def test_no_wait_contradicts_a_timeout(cli: Cli) -> None:
     for word in ("pause", "resume"):
         assert cli.run(word, "train", "--no-wait", "--timeout", "5m").code == 2
