@@ -1,11 +1,13 @@
 """The clocks of a policy beside idleness, through the whole stack: budget, maximum duration, pauses that last too long.
 Money is judged by the provider's own book."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from gpulease.domain.lease import LeaseState, Reason
+from gpulease.steps.limits import NOT_RESUMED
 
 from tests.cases.conftest import NewCloud
 from tests.support.cloud_world import ONE_AWS, R_SECONDS, CloudWorld
@@ -68,6 +70,26 @@ def test_a_budget_counts_what_a_paused_machine_costs(new_cloud: NewCloud) -> Non
 
     assert cloud.lease(lease_id).reason is Reason.BUDGET
     assert Decimal("0.40") < owed(cloud) <= Decimal("0.50")
+    cloud.assert_right_at_the_end()
+
+
+def test_a_window_resumes_nothing_that_the_budget_does_not_pay_for(new_cloud: NewCloud) -> None:
+    """It would run for a moment and be given back, with the disk that the pause kept."""
+    cloud = new_cloud()
+    off, on = (datetime.fromtimestamp(cloud.t0 + seconds, UTC) for seconds in (30 * MINUTE, 60 * MINUTE))
+    window = {"keep": "off", "start": f"{off:%M %H} * * *", "end": f"{on:%M %H} * * *"}
+    lease_id = cloud.running(**ONE_AWS, policy={"budget_usd": "0.50", "windows": [window]})
+    cloud.until(lease_id, S.PAUSED, within=HOUR)
+
+    cloud.at(90 * MINUTE)
+
+    lease = cloud.lease(lease_id)
+    assert (lease.state, NOT_RESUMED in lease.notices) == (S.PAUSED, True)
+    assert cloud.existing() != [], "its disk is kept"
+    told = cloud.stack.api("GET", f"/v1/leases/{lease_id}/events")["events"]
+    assert [event["kind"] for event in told].count("not_resumed") == 1
+    cloud.stack.down(lease_id)
+    cloud.until(lease_id, S.RELEASED, within=HOUR)
     cloud.assert_right_at_the_end()
 
 

@@ -179,11 +179,13 @@ def test_the_dry_run_of_a_resume_says_which_machine_it_would_be(world: World, cl
     assert world.ledger.load(lease_id).lease.state is LeaseState.PAUSED
 
 
-@pytest.mark.parametrize(("budget", "kept", "status"), [("2", False, 409), ("9", False, 202), ("2", True, 202)])
-def test_a_resume_whose_new_machine_the_budget_does_not_pay_for_is_refused(
+@pytest.mark.parametrize(
+    ("budget", "kept", "status"), [("2", False, 409), ("9", False, 202), ("2", True, 409), ("9", True, 202)]
+)
+def test_a_resume_that_the_budget_does_not_pay_for_is_refused(
     world: World, client: Client, budget: str, kept: bool, status: int
 ) -> None:
-    """It would run for a moment, be billed for its first hour, and the lease would end."""
+    """It would run for a moment, be billed, and the lease would end: with the disk of a stopped machine."""
     lease_id = paused_lease(world, client)
     record = world.ledger.load(lease_id)
     rules = record.lease.rules.model_copy(update={"budget_usd": Decimal(budget)})

@@ -4,9 +4,10 @@ For whoever decides about a pause and for whoever has to tell of it beforehand (
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 
-from gpulease.domain.cost import first_bill, rate_now
+from gpulease.domain.cost import first_bill, lease_cost, rate_now
 from gpulease.domain.lease import Lease, PauseMode
 from gpulease.domain.offer import Offer
 from gpulease.domain.pause import pause_mode
@@ -119,6 +120,14 @@ def least_cost(offer: Offer, deps: Deps) -> Decimal:
     """What a machine of this offer costs before it is of any use: at some providers its whole first hour."""
     rule = deps.providers.get(offer.provider).billing_rule(ResourceKind.INSTANCE)
     return first_bill(rule, offer.price_per_hour_usd)
+
+
+def is_over_budget(record: LeaseRecord, now: datetime, deps: Deps) -> bool:
+    """Whether a machine that runs again would be given back, with its disk, before it is of any use."""
+    budget, offer = record.lease.rules.budget_usd, offer_of(record.lease)
+    if budget is None or offer is None or not is_configured(offer.provider, deps):
+        return False
+    return lease_cost(record, now) + least_cost(offer, deps) > budget
 
 
 def offer_of(lease: Lease) -> Offer | None:

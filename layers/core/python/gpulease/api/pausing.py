@@ -17,7 +17,7 @@ from gpulease.domain.policy import Capacity
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resume import START_PATIENCE, kept_machine, request_resume
 from gpulease.errors import LeaseConflict, LeaseSuperseded
-from gpulease.pause_facts import is_configured, least_cost, mode_of, offer_of, plan_of
+from gpulease.pause_facts import is_over_budget, least_cost, mode_of, offer_of, plan_of
 from gpulease.ports import Deps
 from gpulease.saving import flush_before_end
 
@@ -119,16 +119,14 @@ def resume_dry_run(record: LeaseRecord, deps: Deps) -> ResumeDryRun:
 
 
 def _over_budget(record: LeaseRecord, deps: Deps) -> str:
-    """Why a new machine would be given back as soon as it runs; empty = it would not."""
-    budget, offer = record.lease.rules.budget_usd, offer_of(record.lease)
-    if budget is None or offer is None or kept_machine(record) is not None or not is_configured(offer.provider, deps):
+    """Why a machine would be given back, with its disk, as soon as it runs again; empty = it would not."""
+    now, offer = deps.clock.now(), offer_of(record.lease)
+    if offer is None or not is_over_budget(record, now, deps):
         return ""
-    spent, least = lease_cost(record, deps.clock.now()), least_cost(offer, deps)
-    if spent + least <= budget:
-        return ""
+    spent, least = money(lease_cost(record, now)), money(least_cost(offer, deps))
     return (
-        f"its budget of ${budget} would be passed by a new machine at once (${money(spent)} spent, "
-        f"${money(least)} at the least for another); raise it first (`gpulease policy NAME --budget USD`)"
+        f"its budget of ${record.lease.rules.budget_usd} would be passed at once, and its machine given back "
+        f"(${spent} spent, ${least} at the least to run); raise it first (`gpulease policy NAME --budget USD`)"
     )
 
 

@@ -18,13 +18,14 @@ from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resume import request_resume
 from gpulease.domain.transitions import cancel, event
 from gpulease.errors import LedgerUnavailable
-from gpulease.pause_facts import is_configured, machine_held, mode_of, offer_of
+from gpulease.pause_facts import is_configured, is_over_budget, machine_held, mode_of, offer_of
 from gpulease.ports import Deps
 from gpulease.saving import flush_before_end
 from gpulease.steps.pausing import decided
 
 RESUME_AGAIN = timedelta(minutes=15)
 """A resume by a window that found no capacity is tried again so much later."""
+NOT_RESUMED = "a window wants it to run, and its budget does not pay for that; raise the budget"
 HAVE_LIMITS = frozenset({LeaseState.RUNNING, LeaseState.PAUSING, LeaseState.PAUSED, LeaseState.RESUMING})
 """On the way to a pause and back a machine may be billed for as long as its provider refuses to stop it: limits of time
 and money hold there as well, and nothing else does."""
@@ -51,6 +52,9 @@ def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
     if verdict.action is Action.PAUSE and not _can_be_asked(lease, deps):
         return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
     if verdict.action is Action.PAUSE and _may_only_be_cut_off(record, verdict, agent, deps, now):
+        return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
+    if verdict.action is Action.RESUME and is_over_budget(record, now, deps):
+        _stays_paused(record, deps, now)
         return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
     if verdict.action is Action.RELEASE:
         _release(record, verdict, deps, now)
@@ -137,6 +141,16 @@ def _resume(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) ->
     if change.lease is not None:
         change = replace(change, lease=change.lease.model_copy(update={"resume_after": now + RESUME_AGAIN}))
     decided(change, deps)
+
+
+def _stays_paused(record: LeaseRecord, deps: Deps, now: datetime) -> None:
+    """Told once: whoever resumed it here would have it given back, with its disk."""
+    lease = record.lease
+    if NOT_RESUMED in lease.notices:
+        return
+    told = event(lease.id, now, "not_resumed", f"{lease.name}: {NOT_RESUMED}", "warning")
+    noted = lease.model_copy(update={"notices": (*lease.notices, NOT_RESUMED), "updated_at": now})
+    deps.ledger.commit(Change(lease_id=lease.id, lease=noted, events=(told,), epoch=lease.epoch))
 
 
 def _can_be_asked(lease: Lease, deps: Deps) -> bool:
