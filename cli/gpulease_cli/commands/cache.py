@@ -242,12 +242,22 @@ def expire(app: App, name: str, after: str, as_json: bool) -> None:
     gpulease cache expire models never
     """
     seconds = _expiry(after)
-    cache = _asked(lambda: app.client().change_cache(name, {"expire_after_seconds": seconds}))
+    client = app.client()
+    cache = _asked(lambda: client.change_cache(name, {"expire_after_seconds": seconds}))
     if as_json:
         app.print_json(cache.raw)
     else:
         when = f"after {duration(seconds)} unused" if seconds is not None else "by your word only"
-        app.say(f"{cache.name} is removed {when}")
+        app.say(f"{cache.name} is removed {when}{_when(cache, client.now())}")
+
+
+def _when(cache: CacheView, now: datetime) -> str:
+    """When that is, as it is used now; empty = it is in use, or never removed by itself."""
+    if cache.expires_at is None:
+        return ""
+    if cache.expires_at > now:
+        return f": at {local_time(cache.expires_at)} unless it is used before"
+    return ": it has been unused for so long, and is removed soon after a warning unless it is used before"
 
 
 @command.command("rm")

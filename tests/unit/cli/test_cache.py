@@ -212,7 +212,10 @@ def test_waiting_ends_and_removing_goes_on(cli: Cli, world: World) -> None:
 def test_the_expiry_is_changed(cli: Cli, world: World) -> None:
     available(cli, world)
 
-    assert cli.run("cache", "expire", "models", "30d").out == "models is removed after 30d00h unused\n"
+    told = cli.run("cache", "expire", "models", "30d").out
+    assert told.startswith("models is removed after 30d00h unused: at 2026-02-0") and "unless it is used before" in told
+    world.clock.advance(7200)
+    assert "unused for so long" in cli.run("cache", "expire", "models", "1h").out
     assert cli.run("cache", "expire", "models", "never").out == "models is removed by your word only\n"
 
 
