@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
+from gpulease.domain.gate import Pause, pause_key, pause_text
 from gpulease.domain.lease import LeaseState, Reason, execution_name
 from gpulease.domain.resource import Resource, ResourceKind, ResourceState
 from gpulease.domain.sweep import SweepState
@@ -302,4 +304,39 @@ def test_a_place_that_cannot_be_written_down_stops_no_other_and_fails_the_run(wo
     assert world.state_of(refused) == before[refused]
     assert world.state_of(looked).last_complete_at == deps.clock.now()
     world.off.discard(SWEEP)
+    world.assert_right_at_the_end()
+
+
+class _Waits:
+    """`ports.Waits` of a function, in virtual time."""
+
+    most_seconds = 90.0
+
+    def __init__(self, world: SweepWorld) -> None:
+        self._pass = world.run_for
+        self.waited: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self._pass(seconds)
+
+
+@pytest.mark.parametrize(("pause", "looked"), [(20, True), (110, False)])
+def test_a_sweep_waits_for_an_account_that_was_told_to_wait_some_seconds(
+    world: SweepWorld, pause: int, looked: bool
+) -> None:
+    _running(world)
+    world.off |= {SWEEP, CHECK}
+    world.run_for(R_SECONDS)
+    deps, begins = world.stack.stack.deps, world.stack.stack.deps.clock.now()
+    told = Pause(begins, begins + timedelta(seconds=pause))
+    deps.shared.publish(pause_key("vultr"), pause_text(told), begins)
+    waits = _Waits(world)
+
+    report = sweep.run(replace(deps, waits=waits))
+
+    assert (report.complete, report.incomplete) == ((1, 0) if looked else (0, 1))
+    assert waits.waited == ([pause] if looked else [])
+    assert (world.state_of().last_complete_at == begins) is looked
+    world.off.clear()
     world.assert_right_at_the_end()

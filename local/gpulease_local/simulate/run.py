@@ -9,6 +9,7 @@ from gpulease.domain.lease import Lease, LeaseState
 from gpulease.domain.resource import Resource
 from gpulease.ports import Clock
 from gpulease.providers.http import Transport
+from gpulease.runtime.guard import TOLD_TO_WAIT
 from gpulease.runtime.world import monotonic
 from gpulease_sim.vultr import Fault
 
@@ -101,6 +102,9 @@ class Simulation:
             lambda: self.stack, self.effects, self._later, lambda lease_id: self.stories[self.names[lease_id]]
         )
         self._pauses: Counter[str] = Counter()
+        self._held_off: list[float] = []
+        """When a sweep did not look since the account was told to wait."""
+        self.stack.log.on_warning = self._warned
         self._now_paused: set[str] = set()
         self._caches = SharedCaches(lambda: self.stack)
         self.watch.unclean = lambda lease: self.climate.just_stepped_forward()
@@ -308,6 +312,10 @@ class Simulation:
     def _all_ended(self) -> bool:
         return others_ended(self.stack)
 
+    def _warned(self, event: str, facts: dict[str, object]) -> None:
+        if event == "sweep_incomplete" and TOLD_TO_WAIT in str(facts["reason"]):
+            self._held_off.append(self.stack.clock.time())
+
     def _leaving(self, row: Resource) -> None:
         """A machine is given up: write down how it really was, as long as the provider knows."""
         story = self.stories.get(self.names.get(row.lease_id, ""))
@@ -337,6 +345,7 @@ class Simulation:
             watch=self.watch,
             climate=self.climate,
             seen=self.storm.seen,
+            held_off=self._held_off,
             calls=self.effects.calls,
             kills_swallowed=self.effects.kills_raised - self.effects.kills_heard,
             now=DepsClock(self.stack.clock).now(),

@@ -33,7 +33,8 @@ _SEEN_GONE_WITHIN = timedelta(minutes=3)
 
 @dataclass
 class Verdict:
-    """Everything needed to judge a run. `calls`: provider calls by lease; `now`: the provider's time."""
+    """Everything needed to judge a run. `held_off`: when a sweep did not look since the account was told to wait;
+    `calls`: provider calls by lease; `now`: the provider's time."""
 
     records: Sequence[LeaseRecord]
     names: Mapping[str, str]
@@ -42,6 +43,7 @@ class Verdict:
     watch: Watch
     climate: Climate
     seen: Sequence[Misfortune]
+    held_off: Sequence[float]
     calls: Mapping[str, int]
     kills_swallowed: int
     now: datetime
@@ -132,7 +134,8 @@ class Verdict:
     def _longest_unowned(self) -> tuple[float, float]:
         """Seconds without and with the times in which the sweep could not look."""
         blind = list(self.climate.blind)
-        blind += [(m.at - SWEEP_SECONDS, m.at + SWEEP_SECONDS) for m in self.seen if m.where.startswith(SWEEP_FUNCTION)]
+        cut = [*self.held_off, *(m.at for m in self.seen if m.where.startswith(SWEEP_FUNCTION))]
+        blind += [(at - SWEEP_SECONDS, at + SWEEP_SECONDS) for at in cut]
         blind = _merged(blind)
         longest = in_all = 0.0
         for _, since, until in self.watch.unowned:

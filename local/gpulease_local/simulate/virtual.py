@@ -59,6 +59,7 @@ class Silent:
     """`ports.Log` and `ports.Notifier` that keep alarms and errors for the report and forget the rest."""
 
     def __init__(self) -> None:
+        self.on_warning: Callable[[str, dict[str, object]], None] = lambda event, facts: None
         self.errors: list[tuple[str, dict[str, object]]] = []
         self.alarms: list[tuple[str, dict[str, Fact]]] = []
 
@@ -66,7 +67,8 @@ class Silent:
         """Forgotten."""
 
     def warning(self, event: str, **facts: object) -> None:
-        """Forgotten."""
+        """Told to who listens."""
+        self.on_warning(event, facts)
 
     def error(self, event: str, **facts: object) -> None:
         """Kept."""

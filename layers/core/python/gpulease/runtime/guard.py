@@ -39,6 +39,8 @@ from gpulease.ports import (
     VolumeRequest,
 )
 
+TOLD_TO_WAIT = "not called: the account was told to wait (429)"
+
 T = TypeVar("T")
 
 
@@ -243,8 +245,7 @@ class GuardedProvider:
         pause = self._known_pause()
         left = pause.left(self._clock.now()) if pause is not None else timedelta(0)
         if left:
-            message = "not called: the account was told to wait (429)"
-            raise ProviderThrottled(_waiting(ProviderFacts(self.name, message, region=region), left))
+            raise ProviderThrottled(_waiting(ProviderFacts(self.name, TOLD_TO_WAIT, region=region), left))
 
     def _pause_from_now(self, retry_after_seconds: float) -> Pause:
         now = self._clock.now()

@@ -30,7 +30,14 @@ from gpulease.domain.sweep import (
     needs_alarm,
     stood_still_since,
 )
-from gpulease.errors import GpuleaseError, LeaseConflict, LeaseSuperseded, LedgerUnavailable, ProviderAuthFailed
+from gpulease.errors import (
+    GpuleaseError,
+    LeaseConflict,
+    LeaseSuperseded,
+    LedgerUnavailable,
+    ProviderAuthFailed,
+    ProviderThrottled,
+)
 from gpulease.ports import Deps, Once, Provider
 from gpulease.steps import alarms
 from gpulease.steps.base import record_fact
@@ -119,7 +126,7 @@ class _Place:
                 return
         try:
             provider = deps.providers.get(self._state.account)
-            judgement = self._look(provider)
+            judgement = self._look_after_a_pause(provider)
         except GpuleaseError as error:
             self._incomplete(error)
             return
@@ -128,6 +135,21 @@ class _Place:
         report.releasing += judgement.releasing
         report.exempt += sum(each.exempt for each in judgement.state.unowned)
         self._act(provider, judgement)
+
+    def _look_after_a_pause(self, provider: Provider) -> Judgement:
+        """An account that was told to wait for some seconds is waited for, where a call may: the next sweep is minutes
+        away, and what it would find is billed until then."""
+        deps = self._deps
+        try:
+            return self._look(provider)
+        except ProviderThrottled as error:
+            pause = error.facts.retry_after_seconds
+            after = deps.clock.now() + timedelta(seconds=pause)
+            if not 0 < pause <= deps.waits.most_seconds or after > self._deadline:
+                raise
+            deps.log.info("sweep_waits", account=self._state.account, seconds=pause, reason=str(error))
+        deps.waits.sleep(pause)
+        return self._look(provider)
 
     def _look(self, provider: Provider) -> Judgement:
         """Cloud first, then ledger: whatever the cloud shows had its row before."""
