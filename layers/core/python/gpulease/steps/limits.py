@@ -11,7 +11,7 @@ from gpulease.agent_facts import agent_of
 from gpulease.domain.agent import AgentRecord
 from gpulease.domain.cost import lease_cost
 from gpulease.domain.idle import LOOK_AGAIN, Action, Verdict, is_over_warning
-from gpulease.domain.lease import Lease, LeaseKind, LeaseState, Reason
+from gpulease.domain.lease import Lease, LeaseKind, LeaseState, PauseMode, Reason
 from gpulease.domain.next_step import planned
 from gpulease.domain.pause import request_pause
 from gpulease.domain.record import Change, LeaseRecord
@@ -86,7 +86,8 @@ def act_on_report(record: LeaseRecord, agent: AgentRecord, deps: Deps, now: date
 def _may_only_be_cut_off(
     record: LeaseRecord, verdict: Verdict, agent: AgentRecord | None, deps: Deps, now: datetime
 ) -> bool:
-    """Whether a silent machine is left alone for now: a pause would destroy it, and it answers on its SSH port.
+    """Whether a silent machine is left alone for now: a pause would destroy it, with a cache or without one, and it
+    answers on its SSH port.
 
     Reports do not come either when our own API is down, throttled or flooded, and then from no machine at all. A second
     sign is wanted before something is lost; after three times the limit silence alone is enough.
@@ -95,7 +96,7 @@ def _may_only_be_cut_off(
     if verdict.reason is not Reason.UNREACHABLE or agent is None or agent.last_report_at is None:
         return False
     limit = timedelta(seconds=lease.rules.unreachable.after_seconds)
-    if now >= agent.last_report_at + SILENT_FOR_SURE * limit or mode_of(record, deps) is not None:
+    if now >= agent.last_report_at + SILENT_FOR_SURE * limit or mode_of(record, deps) is PauseMode.STOP:
         return False
     machine = machine_held(record)
     if machine is None or not machine.address or not deps.probe.tcp_open(machine.address, deps.policy.ssh_port):
