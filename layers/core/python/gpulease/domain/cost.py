@@ -7,6 +7,8 @@ from gpulease.domain.record import LeaseRecord
 from gpulease.domain.resource import BillingRule, Resource, ResourceState
 
 _HOUR = timedelta(hours=1)
+_LEAST_BY_THE_SECOND = timedelta(minutes=1)
+"""Each time it runs (https://aws.amazon.com/ec2/pricing/on-demand/: by the second, with a minimum of 60 seconds)."""
 _LEAST_USE_HOURS = Decimal(1) / 6
 """Less than ten minutes of a machine are of no use: it boots for some, and is given back before its budget is spent."""
 
@@ -36,7 +38,7 @@ def cost_of(resource: Resource, now: datetime) -> Decimal:
     for rate, following in zip(resource.rates, (*resource.rates[1:], None), strict=True):
         until = min(following.since, end) if following else end
         if until > rate.since:
-            total += Decimal((until - rate.since) / _HOUR) * rate.usd_per_hour
+            total += Decimal(max(until - rate.since, _LEAST_BY_THE_SECOND) / _HOUR) * rate.usd_per_hour
     return total
 
 

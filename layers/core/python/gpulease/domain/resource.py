@@ -29,6 +29,7 @@ class BillingRule(StrEnum):
     STARTED_HOUR = "started_hour"
     """Every started hour in full, at least one (Vultr servers)."""
     PER_SECOND = "per_second"
+    """At least a minute each time it runs (EC2, EBS)."""
 
 
 class Rate(Model):
