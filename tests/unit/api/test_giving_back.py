@@ -4,10 +4,11 @@ from decimal import Decimal
 
 import pytest
 from gpulease.api.views import money
+from gpulease.domain.agent import AgentRecord
 from gpulease.domain.event import Event
 from gpulease.domain.lease import LeaseState, Reason
-from gpulease.domain.record import Change
-from gpulease.errors import LeaseConflict
+from gpulease.domain.record import Change, LeaseRecord
+from gpulease.errors import LeaseConflict, LedgerUnavailable
 from gpulease.ledger.sqlite import SqliteLedger
 
 from tests.support.api_events import Client
@@ -89,6 +90,30 @@ def test_giving_back_is_tried_again_when_another_writer_was_first(world: World, 
     assert answer.status == status
     reason = world.ledger.load(lease_id).lease.reason
     assert reason is (Reason.USER if status == 202 else None)
+
+
+class WithoutCaches(SqliteLedger):
+    """A ledger of which one row cannot be read."""
+
+    def load(self, lease_id: str) -> LeaseRecord:
+        if lease_id.startswith("c-"):
+            raise LedgerUnavailable("a stored lease cannot be read")
+        return super().load(lease_id)
+
+
+def test_a_cache_that_cannot_be_read_does_not_keep_its_machine_from_being_given_back(world: World) -> None:
+    world.ledger = WithoutCaches()
+    client = world.client()
+    lease_id, now = running_lease(world, client), world.clock.now()
+    lease = world.ledger.load(lease_id).lease
+    world.ledger.commit(Change(lease_id=lease_id, lease=lease.model_copy(update={"cache_id": "c-1"})))
+    agent = AgentRecord(lease_id=lease_id, attempt=1, token_sha256="0" * 64, first_report_at=now, last_report_at=now)
+    world.agents.save(agent)
+
+    answer = client.delete(f"/v1/leases/{lease_id}")
+
+    assert (answer.status, answer.json["state"]) == (202, "releasing")
+    assert answer.json["cache_saving"] is not None, "its agent is asked all the same"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ def _has_what_to_save(lease: Lease, attempt: Attempt, deps: Deps) -> bool:
         cache = deps.ledger.load(lease.cache_id).lease
     except LeaseNotFound:
         return False
+    except LedgerUnavailable as error:
+        # A row that cannot be read must not keep a machine billed, nor have a cache lost: its agent is asked.
+        deps.log.warning("cache_not_read", lease_id=lease.id, reason=str(error))
+        return True
     return cache.cache is not None and cache.cache.object_store is not None
 
 
