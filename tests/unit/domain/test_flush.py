@@ -9,6 +9,7 @@ from gpulease.domain.flush import (
     LONGEST_FLUSH,
     Word,
     asked,
+    by_this_clock,
     ended,
     heard,
     look_seconds,
@@ -119,6 +120,25 @@ def test_it_is_asked_once() -> None:
     assert wish is not None
     assert (wish.flush_wanted_at, wish.flush_until, wish.flushed_at) == (later(seconds=2), FLUSH.latest, None)
     assert asked(FLUSH, wish, later(seconds=9)) is None
+
+
+def test_a_clock_that_is_set_back_has_it_asked_once_and_its_answer_heard() -> None:
+    back = later(minutes=-4)
+
+    wish = asked(FLUSH, an_agent(), back)
+
+    assert wish is not None and asked(FLUSH, wish, later(minutes=-3.9)) is None
+    assert heard(FLUSH, wish, back) is Word.SAVING
+    assert heard(FLUSH, wish.model_copy(update={"flushed_at": later(minutes=-3.9)}), back) is Word.SAVED
+
+
+@pytest.mark.parametrize(("seconds", "deadline", "latest"), [(-3600, -3510, -2700), (-20, 90, 900), (40, 90, 900)])
+def test_a_clock_that_is_set_back_by_much_does_not_have_it_waited_for_that_much_longer(
+    seconds: float, deadline: float, latest: float
+) -> None:
+    flush = by_this_clock(FLUSH, later(seconds=seconds))
+
+    assert (flush.deadline, flush.latest) == (later(seconds=deadline), later(seconds=latest))
 
 
 def test_looks_are_frequent_at_first_and_never_later_than_the_end() -> None:

@@ -47,6 +47,11 @@ def new_flush(attempt: int, now: datetime) -> Flush:
     return Flush(attempt=attempt, requested_at=now, deadline=now + FLUSH_TIME, latest=now + LONGEST_FLUSH)
 
 
+def by_this_clock(flush: Flush, now: datetime) -> Flush:
+    """With ends counted from now where the clock was set back since: else it would be waited for that much longer."""
+    return new_flush(flush.attempt, now) if flush.requested_at - now > MOVED_BY_LEAST else flush
+
+
 def open_flush(lease: Lease) -> Flush | None:
     """What is waited for now; None = nothing is."""
     moving = lease.state in (LeaseState.PAUSING, LeaseState.RELEASING)
@@ -64,9 +69,15 @@ def heard(flush: Flush, agent: AgentRecord | None, now: datetime) -> Word:
     """How it stands. `flush` as moved on by this agent's word."""
     if not can_hear(agent, flush.attempt, now) or agent is None:
         return Word.SILENT
-    if agent.flushed_at is not None and agent.flushed_at >= flush.requested_at:
+    if _has_saved(flush, agent):
         return Word.SAVED
     return Word.SAVING if now < flush.deadline else Word.LATE
+
+
+def _has_saved(flush: Flush, agent: AgentRecord) -> bool:
+    """Since it was asked. Asking clears what was said before, and the clock may have been set back after it."""
+    told = [at for at in (agent.flushed_at, agent.flush_wanted_at) if at is not None]
+    return agent.flushed_at is not None and max(told) >= flush.requested_at
 
 
 def moved_on(flush: Flush, agent: AgentRecord | None, now: datetime) -> Flush:
@@ -85,7 +96,9 @@ def asked(flush: Flush, agent: AgentRecord, now: datetime) -> AgentRecord | None
     """The agent's row with the wish; None = it has it."""
     if agent.flush_wanted_at is not None and agent.flush_wanted_at >= flush.requested_at:
         return None
-    update = {"flush_wanted_at": now, "flush_until": flush.latest, "flushed_at": None, "saving_at": None}
+    # Never before the request, which would have it asked, and its answer cleared, at each look.
+    at = max(now, flush.requested_at)
+    update = {"flush_wanted_at": at, "flush_until": flush.latest, "flushed_at": None, "saving_at": None}
     return agent.model_copy(update=update)
 
 
@@ -144,7 +157,7 @@ def _waits_then(lease: Lease) -> str:
 
 
 def _told(lease: Lease, flush: Flush, word: Word, now: datetime, agent: AgentRecord | None) -> Event:
-    seconds = int((now - flush.requested_at).total_seconds())
+    seconds = max(0, int((now - flush.requested_at).total_seconds()))
     problems = [text for text in agent.problems if text.startswith(_TOLD)] if agent is not None else []
     kind, level = "cache_not_saved", "warning"
     if word is Word.SAVED and not problems:

@@ -5,7 +5,8 @@ written in vain, and the end that stands in the ledger holds all the same.
 """
 
 from gpulease.domain.agent import AgentRecord
-from gpulease.domain.flush import Word, asked, ended, heard, moved_on, open_flush, postponed
+from gpulease.domain.flush import Word, asked, by_this_clock, ended, heard, moved_on, open_flush, postponed
+from gpulease.domain.lease import Flush
 from gpulease.domain.record import LeaseRecord
 from gpulease.errors import LeaseConflict, LedgerUnavailable
 from gpulease.ports import Deps
@@ -16,26 +17,32 @@ def let_save(record: LeaseRecord, deps: Deps) -> LeaseRecord:
 
     Raises LeaseConflict, LeaseSuperseded: somebody else changed the lease meanwhile.
     """
-    lease, flush, now = record.lease, open_flush(record.lease), deps.clock.now()
-    if flush is None:
+    lease, stored, now = record.lease, open_flush(record.lease), deps.clock.now()
+    if stored is None:
         return record
+    flush = by_this_clock(stored, now)
     try:
         agent = deps.agents.load(lease.id)
     except LedgerUnavailable as error:
         deps.log.warning("agent_not_read", lease_id=lease.id, reason=str(error))
         if now < flush.deadline:
-            return record
+            return _noted(record, flush, deps)
         return _end(record, Word.LATE, None, deps)
     later = moved_on(flush, agent, now)
     word = heard(later, agent, now)
     if word is not Word.SAVING:
         return _end(record, word, agent, deps)
-    if later is not flush:
-        deps.ledger.commit(postponed(record, later, now))
-        record = deps.ledger.load(lease.id)
+    record = _noted(record, later, deps)
     if agent is not None and (wish := asked(later, agent, now)) is not None:
         _ask(wish, deps)
     return record
+
+
+def _noted(record: LeaseRecord, flush: Flush, deps: Deps) -> LeaseRecord:
+    if flush == record.lease.flush:
+        return record
+    deps.ledger.commit(postponed(record, flush, deps.clock.now()))
+    return deps.ledger.load(record.lease.id)
 
 
 def _end(record: LeaseRecord, word: Word, agent: AgentRecord | None, deps: Deps) -> LeaseRecord:
