@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gpulease.domain.lease import LeaseState, Reason
-from gpulease.steps.limits import NOT_RESUMED
+from gpulease.domain.pause import BUDGET_NOTICE
 
 from tests.cases.conftest import NewCloud
 from tests.support.cloud_world import ONE_AWS, R_SECONDS, CloudWorld
@@ -84,10 +84,15 @@ def test_a_window_resumes_nothing_that_the_budget_does_not_pay_for(new_cloud: Ne
     cloud.at(90 * MINUTE)
 
     lease = cloud.lease(lease_id)
-    assert (lease.state, NOT_RESUMED in lease.notices) == (S.PAUSED, True)
+    assert (lease.state, BUDGET_NOTICE in lease.notices) == (S.PAUSED, True)
     assert cloud.existing() != [], "its disk is kept"
     told = cloud.stack.api("GET", f"/v1/leases/{lease_id}/events")["events"]
     assert [event["kind"] for event in told].count("not_resumed") == 1
+
+    cloud.stack.api("PATCH", f"/v1/leases/{lease_id}", {"policy": {"budget_usd": "50"}})
+    cloud.until(lease_id, S.RUNNING, within=HOUR)
+
+    assert BUDGET_NOTICE not in cloud.lease(lease_id).notices
     cloud.stack.down(lease_id)
     cloud.until(lease_id, S.RELEASED, within=HOUR)
     cloud.assert_right_at_the_end()

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState
+from gpulease.domain.pause import BUDGET_NOTICE, without
 from gpulease.domain.policy import LeasePolicy
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.transitions import event
@@ -36,7 +37,7 @@ def change_policy(record: LeaseRecord, policy: LeasePolicy, now: datetime, by: s
     lease = record.lease
     update: dict[str, object] = {"policy": policy}
     if policy.budget_usd != lease.rules.budget_usd:
-        update["budget_warned_at"] = None
+        update |= {"budget_warned_at": None, "notices": without(lease.notices, BUDGET_NOTICE)}
     before, after = (p.model_dump(mode="json") for p in (lease.rules, policy))
     names = sorted(name for name in after if after[name] != before[name])
     return _changed(record, now, update, "policy_changed", f"{by} changed its policy: {', '.join(names) or 'nothing'}")

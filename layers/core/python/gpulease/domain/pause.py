@@ -31,6 +31,7 @@ STUCK_AFTER = timedelta(minutes=10)
 RELEASE_WARNING = timedelta(hours=24)
 RELEASE_NOTICE = "paused for long"
 RESUME_NOTICE = "the resume did not work"
+BUDGET_NOTICE = "a window wants it to run, and its budget does not pay for that; raise the budget"
 REFUSED_WARNING = "it cannot be paused"
 HALTED_WARNING = "it is stopped and still billed in full"
 

@@ -21,6 +21,7 @@ from gpulease.domain.lease import (
     ResumeProgress,
 )
 from gpulease.domain.pause import (
+    BUDGET_NOTICE,
     RELEASE_NOTICE,
     RESUME_NOTICE,
     change,
@@ -64,7 +65,9 @@ def request_resume(
         on_no_capacity=on_no_capacity or lease.rules.on_no_capacity,
         attempts_before=len(lease.attempts),
     )
-    notices = without(without(lease.notices, RESUME_NOTICE), RELEASE_NOTICE)
+    notices = lease.notices
+    for over in (RESUME_NOTICE, RELEASE_NOTICE, BUDGET_NOTICE):
+        notices = without(notices, over)
     resuming = moved(
         lease,
         LeaseState.RESUMING,

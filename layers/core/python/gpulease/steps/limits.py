@@ -13,7 +13,7 @@ from gpulease.domain.cost import lease_cost
 from gpulease.domain.idle import LOOK_AGAIN, Action, Verdict, is_over_warning
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState, PauseMode, Reason
 from gpulease.domain.next_step import planned
-from gpulease.domain.pause import request_pause
+from gpulease.domain.pause import BUDGET_NOTICE, request_pause
 from gpulease.domain.record import Change, LeaseRecord
 from gpulease.domain.resume import request_resume
 from gpulease.domain.transitions import cancel, event
@@ -25,7 +25,6 @@ from gpulease.steps.pausing import decided
 
 RESUME_AGAIN = timedelta(minutes=15)
 """A resume by a window that found no capacity is tried again so much later."""
-NOT_RESUMED = "a window wants it to run, and its budget does not pay for that; raise the budget"
 HAVE_LIMITS = frozenset({LeaseState.RUNNING, LeaseState.PAUSING, LeaseState.PAUSED, LeaseState.RESUMING})
 """On the way to a pause and back a machine may be billed for as long as its provider refuses to stop it: limits of time
 and money hold there as well, and nothing else does."""
@@ -147,10 +146,10 @@ def _resume(record: LeaseRecord, verdict: Verdict, deps: Deps, now: datetime) ->
 def _stays_paused(record: LeaseRecord, deps: Deps, now: datetime) -> None:
     """Told once: whoever resumed it here would have it given back, with its disk."""
     lease = record.lease
-    if NOT_RESUMED in lease.notices:
+    if BUDGET_NOTICE in lease.notices:
         return
-    told = event(lease.id, now, "not_resumed", f"{lease.name}: {NOT_RESUMED}", "warning")
-    noted = lease.model_copy(update={"notices": (*lease.notices, NOT_RESUMED), "updated_at": now})
+    told = event(lease.id, now, "not_resumed", f"{lease.name}: {BUDGET_NOTICE}", "warning")
+    noted = lease.model_copy(update={"notices": (*lease.notices, BUDGET_NOTICE), "updated_at": now})
     deps.ledger.commit(Change(lease_id=lease.id, lease=noted, events=(told,), epoch=lease.epoch))
 
 
