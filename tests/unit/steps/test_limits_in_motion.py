@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from gpulease.domain.agent import AgentRecord
 from gpulease.domain.cost import lease_cost
+from gpulease.domain.idle import Verdict
 from gpulease.domain.lease import LeaseState, Reason
 from gpulease.errors import LedgerUnavailable
 from gpulease.steps import limits
@@ -88,6 +89,39 @@ def test_a_silent_machine_that_a_pause_would_destroy_is_not_given_back_while_it_
 ) -> None:
     """With a cache too everything else on it would be lost, and what runs on it anyway."""
     lease_id = world.up(**ONE_VULTR, **_cache(world) if cached else {})
+
+    _act_on_silence(world, lease_id, silent_minutes, answers=answers)
+
+    assert (world.lease(lease_id).state in (S.RELEASING, S.PAUSING)) is gone
+
+
+def test_what_is_left_alone_although_it_is_silent_is_still_paused_by_a_window(world: PauseWorld) -> None:
+    lease_id = world.up(**ONE_VULTR, **_cache(world))
+    world.run_for(600)
+    since = world.stack.stack.deps.clock.now() - timedelta(minutes=2)
+    window = {"keep": "off", "start": f"{since:%M %H} * * *"}
+    world.stack.api("PATCH", f"/v1/leases/{lease_id}", {"policy": {"windows": [window]}})
+
+    _act_on_silence(world, lease_id, 30, answers=True)
+
+    lease = world.lease(lease_id)
+    assert lease.state is S.PAUSING and lease.pause is not None and lease.pause.reason is Reason.WINDOW
+
+
+def test_what_is_left_alone_although_it_is_silent_is_looked_at_when_another_limit_comes(world: PauseWorld) -> None:
+    lease_id = world.up(**ONE_VULTR, policy={"max_duration_seconds": 3600})
+    end = world.lease(lease_id).running_at
+    assert end is not None
+    world.run_for(3600 - 100)
+
+    verdict = _act_on_silence(world, lease_id, 21, answers=True)
+
+    assert verdict is not None and verdict.at == end + timedelta(seconds=3600)
+    assert verdict.at - world.stack.stack.deps.clock.now() < timedelta(minutes=2)
+
+
+def _act_on_silence(world: PauseWorld, lease_id: str, silent_minutes: int, *, answers: bool) -> Verdict | None:
+    """What the clock does about a lease whose agent has been silent for so long; whether its SSH port answers."""
     deps = world.stack.stack.deps
     now = deps.clock.now()
     silent = AgentRecord(
@@ -110,9 +144,7 @@ def test_a_silent_machine_that_a_pause_would_destroy_is_not_given_back_while_it_
             return answers
 
     seen = replace(deps, agents=Agents(), probe=Port(), policy=replace(deps.policy, agent_url="https://agents.invalid"))
-    limits.act(world.record(lease_id), seen, now)
-
-    assert (world.lease(lease_id).state in (S.RELEASING, S.PAUSING)) is gone
+    return limits.act(world.record(lease_id), seen, now)
 
 
 def _cache(world: PauseWorld) -> dict[str, Any]:

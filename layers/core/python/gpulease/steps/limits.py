@@ -51,7 +51,11 @@ def act(record: LeaseRecord, deps: Deps, now: datetime) -> Verdict | None:
     if verdict.action is Action.PAUSE and not _can_be_asked(lease, deps):
         return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
     if verdict.action is Action.PAUSE and _may_only_be_cut_off(record, verdict, agent, deps, now):
-        return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
+        # Its silence holds up nothing else: a window and the limits of time and money need no agent.
+        verdict = planned(record, None, now)
+        if verdict.action is Action.NONE:
+            soon = now + LOOK_AGAIN
+            return replace(verdict, at=min(verdict.at or soon, soon))
     if verdict.action is Action.RESUME and is_over_budget(record, now, deps):
         _stays_paused(record, deps, now)
         return replace(verdict, action=Action.NONE, at=now + LOOK_AGAIN)
