@@ -45,6 +45,9 @@ LOOK_TIME = timedelta(seconds=60)
 """Offers whose live stock is read in one call, and for how long: one read may take a minute of retries, and the
 function must end in time. The next turn goes on after them."""
 
+PRICES_TIME = timedelta(seconds=10)
+"""Regions are not asked for their prices of now after this: one that does not answer takes a minute, too."""
+
 
 def run(command: StepCommand, deps: Deps) -> Outcome:
     record = load_current(command, deps, LeaseState.REQUESTED, *IN_PROVISION)
@@ -62,7 +65,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     fitting = _fitting_cache(record.lease, deps)
     lease, events = record.lease, list[Event]()
     silent: dict[str, ProviderError] = {}
-    today = _Today(deps)
+    today = Today(deps)
     for _ in range(MAX_LOOKS):
         if (events or silent) and deps.clock.now() - now > LOOK_TIME:
             break
@@ -92,7 +95,7 @@ def run(command: StepCommand, deps: Deps) -> Outcome:
     return Outcome("more" if fitting(next_offers(lease, offers)) else "none")
 
 
-class _Today:
+class Today:
     """Offers in the order of what they cost now: the catalogue is hours old, and prices of spot machines move.
 
     Prices are asked once in the life of this object, for those that would be tried soon. It is about the order alone:
@@ -101,6 +104,7 @@ class _Today:
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
+        self._until = deps.clock.now() + PRICES_TIME
         self._prices: dict[str, Decimal] = {}
         self._asked: set[str] = set()
 
@@ -110,6 +114,8 @@ class _Today:
             if offer.spot and _place(offer) not in self._asked:
                 soon.setdefault(_place(offer), []).append(offer)
         for place, there in soon.items():
+            if self._deps.clock.now() > self._until:
+                break
             self._asked.add(place)
             self._ask(there)
         if not self._prices:
