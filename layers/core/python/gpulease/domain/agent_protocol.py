@@ -152,7 +152,6 @@ def answer_to(
 # --- the token --------------------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"gla_([lc]-[a-z2-7]{12})_[0-9a-f]{32}\Z")
-TOKEN_PATTERN = r"gla_[lc]-[a-z2-7]{12}_[0-9a-f]{32}"  # noqa: S105 - a pattern
 
 
 def new_token(lease_id: str, random_hex: str) -> str:

@@ -108,10 +108,6 @@ def warm_until_now(windows: tuple[Window, ...], now: datetime) -> datetime | Non
     return max(ends, default=None)
 
 
-def is_warm(windows: tuple[Window, ...], now: datetime) -> bool:
-    return any(window.keep is Keep.WARM and is_inside(window, now) for window in windows)
-
-
 def off_since(windows: tuple[Window, ...], now: datetime, ready_at: datetime) -> datetime | None:
     """The beginning of a window that keeps a machine off which became ready before that; None = nothing does.
 
