@@ -24,7 +24,7 @@ from gpulease.domain.pause import is_stuck, request_pause, stopping_since
 from gpulease.domain.record import LeaseRecord
 from gpulease.domain.release import needs_alarm, next_to_release
 from gpulease.domain.resource import ResourceState
-from gpulease.domain.transitions import cancel
+from gpulease.domain.transitions import cancel, to_release
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,6 +174,21 @@ def test_when_it_is_saved_the_machines_turn_is_now() -> None:
     todo = next_to_release(saved, later(seconds=20))
     assert todo.resource is not None and todo.resource.kind == "instance"
     assert open_flush(saved.lease) is None and saved.lease.waiting_for == "everything to be given back"
+
+
+def test_another_machine_of_the_same_attempt_is_not_kept_for_the_saving() -> None:
+    """A second one that a create whose answer was lost has made: nobody uses it."""
+    record = running()
+    (machine,) = (r for r in record.resources if r.kind == "instance")
+    double = to_release(machine.model_copy(update={"id": f"{machine.id}d", "provider_id": "p-2"}), NOW)
+    record = LeaseRecord(record.lease, (*record.resources, double))
+    record = after(record, cancel(record, now=NOW, reason=Reason.USER, flush=FLUSH))
+
+    moved = postponed(record, FLUSH.model_copy(update={"deadline": FLUSH.latest}), later(seconds=60))
+
+    assert [row.id for row in moved.resources] == [machine.id]
+    todo = next_to_release(after(record, moved), later(seconds=61)).resource
+    assert todo is not None and todo.id == double.id
 
 
 def test_the_time_of_saving_is_not_held_against_the_provider() -> None:

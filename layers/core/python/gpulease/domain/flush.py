@@ -147,7 +147,9 @@ def ended(record: LeaseRecord, word: Word, now: datetime, agent: AgentRecord | N
 
 
 def _held_back(record: LeaseRecord, flush: Flush) -> tuple[Resource, ...]:
-    return tuple(after for each in record.resources if (after := held_back(each, flush)) is not each)
+    """Those that were held back when they were marked: a double of the machine goes at its own turn."""
+    held = (each for each in record.resources if each.release is not None and each.release.not_before is not None)
+    return tuple(after for each in held if (after := held_back(each, flush)) is not each)
 
 
 def _waits_then(lease: Lease) -> str:
