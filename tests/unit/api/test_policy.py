@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from gpulease.domain.agent import AgentRecord
-from gpulease.domain.lease import LeaseState
-from gpulease.domain.policy import Then
+from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.model import STORED
+from gpulease.domain.policy import Then, Window
 from gpulease.domain.record import Change
+from gpulease.steps import limits
 
 from tests.support.api_events import BOB, Client
 from tests.support.api_world import START, OneProvider, World, running_lease
@@ -148,6 +150,31 @@ def test_what_is_due_anyway_does_not_hold_up_another_change(world: World, client
     world.ledger.commit(Change(lease_id, lease=lease.model_copy(update={"policy": rules})))
 
     assert client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"on_no_capacity": "replace"}}).status == 200
+
+
+LOST = {"keep": "off", "start": "0 22 * * *", "timezone": "Mars/Olympus"}
+EMPTY = {"keep": "off", "start": "0 9 * * *", "end": "0 9 * * *"}
+
+
+@pytest.mark.parametrize("window", [LOST, EMPTY, {"keep": "warm", "start": "0 9 30 2 *", "end": "0 10 * * *"}])
+def test_a_stored_window_that_means_nothing_any_more_holds_up_nothing_else(
+    world: World, client: Client, window: dict[str, Any]
+) -> None:
+    """Its zone may have been renamed by an update."""
+    lease_id = running_lease(world, client)
+    lease = world.ledger.load(lease_id).lease
+    policy = lease.rules.model_copy(update={"windows": (Window.model_validate(window, context=STORED),)})
+    stored = lease.model_copy(update={"policy": policy, "ready_at": lease.running_at})
+    world.ledger.commit(Change(lease_id=lease_id, lease=stored))
+
+    shown = client.get(f"/v1/leases/{lease_id}")
+    changed = client("PATCH", f"/v1/leases/{lease_id}", {"policy": {"max_duration_seconds": 7200}})
+    world.clock.advance(3600)
+    verdict = limits.act(world.ledger.load(lease_id), world, world.clock.now())
+
+    assert (shown.status, changed.status) == (200, 200), changed.text
+    assert verdict is not None and verdict.reason is Reason.EXPIRED
+    assert world.ledger.load(lease_id).lease.state is LeaseState.RELEASING
 
 
 @pytest.mark.parametrize(

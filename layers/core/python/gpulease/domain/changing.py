@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from gpulease.domain.lease import Lease, LeaseKind, LeaseState
+from gpulease.domain.model import STORED
 from gpulease.domain.pause import BUDGET_NOTICE, without
 from gpulease.domain.policy import LeasePolicy
 from gpulease.domain.record import Change, LeaseRecord
@@ -19,8 +20,12 @@ LISTS = frozenset({"signals", "windows"})
 
 
 def merged(policy: LeasePolicy, patch: Mapping[str, Any]) -> LeasePolicy:
-    """The policy with the given parts changed. Raises pydantic.ValidationError."""
-    return LeasePolicy.model_validate(_merged(policy.model_dump(), patch))
+    """The policy with the given parts changed. Raises pydantic.ValidationError.
+
+    Windows that stay are not checked anew: what became of them is no matter of a budget that is to be raised.
+    """
+    context = None if "windows" in patch else STORED
+    return LeasePolicy.model_validate(_merged(policy.model_dump(), patch), context=context)
 
 
 def _merged(old: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

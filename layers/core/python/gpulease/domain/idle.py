@@ -85,7 +85,7 @@ def idle_since(lease: Lease, agent: AgentRecord | None, now: datetime) -> dateti
         last_activity(agent, policy.idle.signals),
         lease.touched_at,
         lease.keep_until,
-        windows.warm_until_now(policy.windows, now) if policy.windows else None,
+        windows.warm_until_now(windows.usable(policy.windows), now) if policy.windows else None,
     )
     return max(moment for moment in moments if moment is not None)
 
@@ -154,18 +154,19 @@ def _reaches(cost: Cost, money: Decimal, now: datetime) -> datetime | None:
 
 def _windows_off(lease: Lease, policy: LeasePolicy, now: datetime) -> list[Verdict]:
     """The owner's word that it is kept is newer than the policy: until then no window pauses it."""
-    if not policy.windows or lease.ready_at is None:
+    known = windows.usable(policy.windows)
+    if not known or lease.ready_at is None:
         return []
     found = []
     free = max(now, lease.keep_until) if lease.keep_until is not None else now
-    since = windows.off_since(policy.windows, free, lease.ready_at)
+    since = windows.off_since(known, free, lease.ready_at)
     if since is not None:
         at = since if free == now else free
         found.append(Verdict(Action.PAUSE, Reason.WINDOW, "a window of its policy keeps it off", at))
-    off = windows.next_off(policy.windows, free)
+    off = windows.next_off(known, free)
     if off is not None:
         found.append(Verdict(Action.PAUSE, Reason.WINDOW, off.text(), off.at))
-    change = windows.next_change(policy.windows, now)
+    change = windows.next_change(known, now)
     if change is not None:
         found.append(Verdict(Action.NONE, None, change.text(), change.at))
     return found
@@ -219,16 +220,16 @@ def _paused(lease: Lease, policy: LeasePolicy, now: datetime) -> list[Verdict]:
         detail = f"it has been paused for {in_words(int(limit.total_seconds()))}"
         found.append(Verdict(Action.RELEASE, Reason.EXPIRED, detail, lease.paused_at + limit))
     by_itself = lease.pause is not None and lease.pause.reason in (Reason.IDLE, Reason.WINDOW)
-    if policy.windows and by_itself and lease.pause is not None:
+    if (known := windows.usable(policy.windows)) and by_itself and lease.pause is not None:
         by_window = lease.pause.reason is Reason.WINDOW
-        since = windows.on_since(policy.windows, now, lease.pause.requested_at, by_window=by_window)
+        since = windows.on_since(known, now, lease.pause.requested_at, by_window=by_window)
         if since is not None and lease.resume_after is not None:
             since = max(since, lease.resume_after)
         if since is not None:
             found.append(Verdict(Action.RESUME, Reason.WINDOW, "a window of its policy wants it to run", since))
-        elif (on := windows.next_on(policy.windows, now, by_window=by_window)) is not None:
+        elif (on := windows.next_on(known, now, by_window=by_window)) is not None:
             found.append(Verdict(Action.RESUME, Reason.WINDOW, on.text(), on.at))
-        change = windows.next_change(policy.windows, now)
+        change = windows.next_change(known, now)
         if change is not None:
             found.append(Verdict(Action.NONE, None, change.text(), change.at))
     return found

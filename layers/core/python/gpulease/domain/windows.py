@@ -9,6 +9,7 @@ twice counts once, the first time (C67). Evaluated by cronsim, https://github.co
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -63,6 +64,17 @@ def problem(window: Window) -> str:
     if window.end is not None and _is_empty(window):
         return f"end: {window.end!r} is the same moment as the start, so that it never is inside; give a later end"
     return ""
+
+
+def usable(windows: tuple[Window, ...]) -> tuple[Window, ...]:
+    """Those that mean something today. A stored one may have lost its zone or its form with an update of what knows
+    them: it decides nothing, and must not keep the limits of time and money from being looked at."""
+    return tuple(window for window in windows if _is_usable(window))
+
+
+@lru_cache(maxsize=256)
+def _is_usable(window: Window) -> bool:
+    return not problem(window)
 
 
 def _is_empty(window: Window) -> bool:
