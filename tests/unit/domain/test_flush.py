@@ -107,6 +107,13 @@ def test_a_save_that_was_over_before_it_was_asked_for_is_none() -> None:
     assert heard(FLUSH, an_agent(flushed_at=later(seconds=3)), later(seconds=4)) is Word.SAVED
 
 
+def test_who_has_said_that_it_is_saved_may_go_silent() -> None:
+    """The look may come late, and the machine may have been shut down from inside by then."""
+    done = an_agent(flushed_at=later(seconds=20), last_report_at=later(seconds=20))
+
+    assert heard(FLUSH, done, later(minutes=5)) is Word.SAVED
+
+
 @pytest.mark.parametrize(
     "agent", [None, an_agent(first_report_at=None), an_agent(last_report_at=later(minutes=-3))], ids=str
 )

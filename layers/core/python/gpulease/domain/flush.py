@@ -67,10 +67,10 @@ def can_hear(agent: AgentRecord | None, attempt: int, now: datetime) -> bool:
 
 def heard(flush: Flush, agent: AgentRecord | None, now: datetime) -> Word:
     """How it stands. `flush` as moved on by this agent's word."""
-    if not can_hear(agent, flush.attempt, now) or agent is None:
-        return Word.SILENT
-    if _has_saved(flush, agent):
+    if agent is not None and agent.attempt == flush.attempt and _has_saved(flush, agent):
         return Word.SAVED
+    if not can_hear(agent, flush.attempt, now):
+        return Word.SILENT
     return Word.SAVING if now < flush.deadline else Word.LATE
 
 
