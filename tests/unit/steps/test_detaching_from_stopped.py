@@ -244,6 +244,14 @@ def test_one_that_is_seen_attached_again_begins_anew() -> None:
     assert not world.giving.left
 
 
+def test_a_workflow_that_stood_still_before_its_first_look_asks_all_the_same() -> None:
+    world = World()
+
+    assert what(world.turn(3600)) == "waiting"
+
+    assert world.account.detached == [(VOLUME, "i-1")]
+
+
 def test_what_hangs_at_another_machine_is_left_there_until_patience_ends() -> None:
     world = World()
     world.account.holder = "i-9"

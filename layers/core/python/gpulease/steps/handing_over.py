@@ -63,6 +63,8 @@ def hand_over(record: LeaseRecord, kept: Resource, cache: LeaseRecord, deps: Dep
         return _runs(record, kept, machine, deps)
     if giving.volume.hand_over_at is None:
         record, giving = _wish(record, giving, giving.volume, cache, now, deps)
+        # Patience with the volume begins when it is first asked for, however long the workflow stood still before.
+        late = False
     if giving.volume is None:
         return Outcome("waiting", TRY_PAUSE_SECONDS)
     if _is_free(seen):
