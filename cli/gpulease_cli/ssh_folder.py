@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from gpulease_cli.app import App
 from gpulease_cli.client import ApiProblem, ApiUnreachable, Client
 from gpulease_cli.endpoint import home
 from gpulease_cli.errors import CliError
+
+_LIVING = ("requested", "provisioning", "running", "pausing", "paused", "resuming")
 
 
 def folder_of(app: App) -> Path:
@@ -46,13 +49,23 @@ def keep_host_keys(folder: Path, hosts: Sequence[ssh_hosts.Host]) -> None:
 
 
 def write_config(app: App, client: Client) -> list[ssh_hosts.Host]:
-    """Write the include file with every machine that runs now; returns them. Raises CliError, and what the API says."""
+    """Write what ssh reads, with every machine that runs now; returns them. Raises CliError, and what the API says."""
     folder = folder_of(app)
-    running = [client.lease(lease.id) for lease in client.leases(states=("running",))]
+    leases = list(client.leases(states=_LIVING))
+    running = [client.lease(lease.id) for lease in leases if lease.state == "running"]
     hosts = [host for lease in running if (host := ssh_hosts.host_of(lease)) is not None]
     keep_host_keys(folder, hosts)
-    write(folder / ssh_hosts.CONFIG, ssh_hosts.config(hosts, folder, identity_of(app, client)))
+    write(folder / ssh_hosts.MACHINES, ssh_hosts.config(hosts, folder, identity_of(app, client)))
+    names = [lease.name for lease in leases]
+    write(folder / ssh_hosts.CONFIG, ssh_hosts.entry(names, folder, _refresh(app)))
     return hosts
+
+
+def _refresh(app: App) -> list[str]:
+    """The command that ssh runs before it connects. A token is never part of it: that is read from where it is kept."""
+    own = [sys.executable, "-m", "gpulease_cli", "config", "ssh", "--refresh"]
+    where = ["--endpoint", app.endpoint_option] if app.endpoint_option else []
+    return ["env", f"GPULEASE_HOME={home(app.env).absolute()}", *own, *where]
 
 
 def addresses_changed(app: App, client: Client) -> None:

@@ -6,6 +6,7 @@ it reaches a file that ssh reads.
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -16,6 +17,11 @@ from gpulease_cli.views import LeaseView
 USER = "root"
 KNOWN_HOSTS = "known_hosts"
 CONFIG = "config"
+MACHINES = "machines"
+"""What `CONFIG` includes at the moment of a connection."""
+_WRITTEN = "# Written by `gpulease config ssh`; changes are lost.\n"
+_NOT_IN_EXEC = "\"'\\"
+"""ssh takes the command between double quotes, of which older ones know no way to write one, nor a backslash."""
 _KEY = re.compile(r"(ssh-(?:ed25519|rsa)|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/]+={0,3}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -34,11 +40,11 @@ class Host:
         """ssh's own options for this machine."""
         options = [
             ("HostKeyAlias", self.alias),
-            ("UserKnownHostsFile", str(folder / KNOWN_HOSTS)),
+            ("UserKnownHostsFile", _without_tokens(folder / KNOWN_HOSTS)),
             ("StrictHostKeyChecking", "yes" if self.host_keys else "accept-new"),
         ]
         if identity is not None:
-            options.append(("IdentityFile", str(identity)))
+            options.append(("IdentityFile", _without_tokens(identity)))
         return options
 
 
@@ -80,14 +86,24 @@ def known_hosts(before: str, hosts: Iterable[Host]) -> str:
 
 
 def config(hosts: Sequence[Host], folder: Path, identity: Path | None) -> str:
-    """The include file: `ssh NAME` and `ssh gpulease-NAME` for every machine that runs."""
-    text = "# Written by `gpulease config ssh`; changes are lost.\n"
+    """`ssh NAME` and `ssh gpulease-NAME` for every machine that runs."""
+    text = _WRITTEN
     for host in hosts:
         text += f"\nHost gpulease-{host.name} {host.name}\n"
         pairs = [("HostName", host.address), ("Port", str(host.port)), ("User", USER)]
         text += "".join(f"  {name} {value}\n" for name, value in pairs)
         text += "".join(f"  {name} {_quoted(value)}\n" for name, value in host.options(folder, identity))
     return text
+
+
+def entry(names: Iterable[str], folder: Path, refresh: Sequence[str]) -> str:
+    """The include file: who connects to one of these asks for its present address first. Where that cannot be had ssh
+    knows no address at all, and asks at none (C40)."""
+    include = f"Include {_quoted(str(folder / MACHINES))}\n"
+    if any(character in word for word in refresh for character in _NOT_IN_EXEC):
+        return f"{_WRITTEN}\n{include}"
+    known = ",".join(["gpulease-*", *sorted({name for name in names if _NAME.fullmatch(name)})])
+    return f'{_WRITTEN}\nMatch originalhost {known} exec "{shlex.join(refresh).replace("%", "%%")}"\n  {include}'
 
 
 def with_include(user_config: str, file: Path) -> str:
@@ -104,6 +120,11 @@ def without_include(user_config: str, file: Path) -> str:
 
 def include_line(file: Path) -> str:
     return f"Include {_quoted(str(file))}"
+
+
+def _without_tokens(path: Path) -> str:
+    """A percent sign begins one of ssh's own words."""
+    return str(path).replace("%", "%%")
 
 
 def _quoted(value: str) -> str:

@@ -21,18 +21,22 @@ def command() -> None:
 
 @command.command("ssh")
 @click.option("--remove", is_flag=True, help="Take the line out of ~/.ssh/config and delete the file.")
+@click.option("--refresh", is_flag=True, hidden=True, help="Only the addresses; ssh itself runs it.")
 @json_option
 @api_options
-def ssh(app: App, remove: bool, as_json: bool) -> None:
-    """Write an SSH config with every machine of yours that runs, and include it in ~/.ssh/config.
+def ssh(app: App, remove: bool, refresh: bool, as_json: bool) -> None:
+    """Write an SSH config with every machine of yours, and include it in ~/.ssh/config.
 
-    Once it is there, up, pause, resume and down keep it right. Run it again after a machine was paused or resumed by
-    itself: addresses change.
+    Addresses change with each pause, so ssh asks for the present one before it connects. A lease that was made on
+    another computer is known here when this is run again.
 
     \b
     gpulease config ssh
     ssh train
     """
+    if refresh:
+        ssh_folder.write_config(app, app.client())
+        return
     folder = ssh_folder.folder_of(app)
     file = folder / ssh_hosts.CONFIG
     own = Path(app.env.get("HOME") or "~").expanduser() / ".ssh" / "config"
@@ -42,6 +46,7 @@ def ssh(app: App, remove: bool, as_json: bool) -> None:
         if after != before:
             ssh_folder.write(own, after)
         file.unlink(missing_ok=True)
+        (folder / ssh_hosts.MACHINES).unlink(missing_ok=True)
         hosts: list[ssh_hosts.Host] = []
     else:
         hosts = ssh_folder.write_config(app, app.client())

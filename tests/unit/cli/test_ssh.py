@@ -1,7 +1,9 @@
 """Reaching a machine by SSH: the right host key, the present address, and files that ssh itself understands."""
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +32,16 @@ def with_keys(*keys: str, **more: Any) -> dict[str, Any]:
     return lease(**{"agent": {"host_keys": list(keys)}, **more})
 
 
-def asked_of_ssh(config: Path, name: str) -> dict[str, str]:
-    """What the real ssh makes of our config, by its own words."""
+def asked_of_ssh(cli: Cli, config: Path, name: str) -> dict[str, str]:
+    """What the real ssh makes of our config, by its own words; it runs our command as a user's ssh would."""
+    paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(  # noqa: S603
         ["ssh", "-G", "-F", str(config), name],  # noqa: S607
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=60,
+        env={**cli.env, **paths, "SHELL": "/bin/sh"},
     )
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
@@ -51,12 +55,75 @@ def test_ssh_itself_reads_the_include_file_as_meant(cli: Cli, api: FakeApi, tmp_
     result = cli.run("config", "ssh", "--json")
 
     assert [host["name"] for host in json.loads(result.out)["hosts"]] == ["train"]
-    said = asked_of_ssh(tmp_path / ".ssh" / "config", "train")
+    said = asked_of_ssh(cli, tmp_path / ".ssh" / "config", "train")
     assert (said["hostname"], said["user"], said["port"]) == ("203.0.113.7", "root", "22")
     assert said["hostkeyalias"] == "gpulease-l-aaaaaaaaaaaa.1"
     assert said["stricthostkeychecking"] == "true"
     assert said["userknownhostsfile"] == str(folder / "known_hosts")
     assert (folder / "known_hosts").read_text() == f"gpulease-l-aaaaaaaaaaaa.1 {KEY}\n"
+
+
+def test_c40_ssh_asks_for_the_address_when_it_connects(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    """A window may have paused and resumed the machine meanwhile, and nobody has run a command since."""
+    view = with_keys(KEY)
+    api.add(view)
+    own = tmp_path / ".ssh" / "config"
+    cli.run("config", "ssh")
+    view["address"], view["agent"]["host_keys"] = "198.51.100.9", [OTHER]
+
+    said = asked_of_ssh(cli, own, "train")
+    view["state"], view["address"] = "paused", ""
+    paused = asked_of_ssh(cli, own, "gpulease-train")
+
+    assert (said["hostname"], said["user"]) == ("198.51.100.9", "root")
+    assert paused["hostname"] == "gpulease-train", "no address is known"
+
+
+@pytest.mark.parametrize("home", ["my own", "$HOME", "50%"])
+def test_a_folder_with_a_rare_name_is_found_by_ssh(cli: Cli, api: FakeApi, tmp_path: Path, home: str) -> None:
+    cli.env["GPULEASE_HOME"] = str(tmp_path / home)
+    view = with_keys(KEY)
+    api.add(view)
+    cli.run("config", "ssh")
+    view["address"] = "198.51.100.9"
+
+    assert asked_of_ssh(cli, tmp_path / ".ssh" / "config", "train")["hostname"] == "198.51.100.9"
+
+
+def test_c40_where_the_address_cannot_be_asked_for_none_is_used(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    api.add(with_keys(KEY))
+    cli.run("config", "ssh")
+    cli.env["GPULEASE_ENDPOINT"] = "http://127.0.0.1:9"
+
+    said = asked_of_ssh(cli, tmp_path / ".ssh" / "config", "train")
+
+    assert said["hostname"] == "train"
+
+
+def test_other_hosts_are_none_of_our_business(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    api.add(with_keys(KEY))
+    cli.run("config", "ssh")
+    asked = len(api.seen)
+
+    asked_of_ssh(cli, tmp_path / ".ssh" / "config", "train.example.org")
+
+    assert len(api.seen) == asked
+
+
+def test_names_that_are_none_reach_no_file_that_ssh_reads() -> None:
+    text = ssh_hosts.entry(["train", "b\nHost *"], Path("/f"), ["true"])
+
+    assert text.splitlines()[2:] == ['Match originalhost gpulease-*,train exec "true"', "  Include /f/machines"]
+
+
+def test_a_command_that_ssh_cannot_be_told_is_left_out(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
+    """Then the file is as right as the last `gpulease` command has left it."""
+    cli.env["GPULEASE_HOME"] = str(tmp_path / "it's mine")
+    api.add(with_keys(KEY))
+
+    cli.run("config", "ssh")
+
+    assert asked_of_ssh(cli, tmp_path / ".ssh" / "config", "train")["hostname"] == "203.0.113.7"
 
 
 def test_the_include_comes_once_and_goes_without_a_trace(cli: Cli, api: FakeApi, tmp_path: Path) -> None:
@@ -72,7 +139,7 @@ def test_the_include_comes_once_and_goes_without_a_trace(cli: Cli, api: FakeApi,
 
     assert included.count("Include ") == 1 and included.startswith("Include ")
     assert own.read_text() == "Host work\n  Port 2222\n"
-    assert not (tmp_path / ".gpulease" / "ssh" / "config").exists()
+    assert {each.name for each in (tmp_path / ".gpulease" / "ssh").iterdir()} == {"known_hosts"}
 
 
 def test_the_command_pins_the_reported_host_key_and_names_the_machine_by_lease(cli: Cli, api: FakeApi) -> None:
@@ -94,7 +161,7 @@ def test_without_a_reported_key_the_first_one_seen_is_kept_and_a_changed_one_ref
 def test_c40_pause_resume_and_down_take_the_old_address_out_of_the_include_file(
     cli: Cli, api: FakeApi, tmp_path: Path
 ) -> None:
-    file = tmp_path / ".gpulease" / "ssh" / "config"
+    file = tmp_path / ".gpulease" / "ssh" / "machines"
     resumed = with_keys(KEY, address="198.51.100.9", ssh="ssh root@198.51.100.9")
     api.add(with_keys(KEY), with_keys(KEY), with_keys(KEY, state="pausing"))
     cli.run("config", "ssh")
@@ -149,7 +216,8 @@ def test_c40_after_a_resume_the_new_machine_has_the_new_key_and_the_old_one_is_g
 
     folder = tmp_path / ".gpulease" / "ssh"
     assert (folder / "known_hosts").read_text() == f"gpulease-l-aaaaaaaaaaaa.1 {OTHER}\n"
-    assert "198.51.100.9" in (folder / "config").read_text() and "203.0.113.7" not in (folder / "config").read_text()
+    machines = (folder / "machines").read_text()
+    assert "198.51.100.9" in machines and "203.0.113.7" not in machines
 
 
 @pytest.mark.parametrize(
