@@ -1,7 +1,6 @@
 """Reaching a machine by SSH: the right host key, the present address, and files that ssh itself understands."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,14 +33,13 @@ def with_keys(*keys: str, **more: Any) -> dict[str, Any]:
 
 def asked_of_ssh(cli: Cli, config: Path, name: str) -> dict[str, str]:
     """What the real ssh makes of our config, by its own words; it runs our command as a user's ssh would."""
-    paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    world = {**cli.env, "PYTHONPATH": ":".join(sys.path), "SHELL": "/bin/sh"}
     done = subprocess.run(  # noqa: S603
-        ["ssh", "-G", "-F", str(config), name],  # noqa: S607
+        ["env", *(f"{key}={value}" for key, value in world.items()), "ssh", "-G", "-F", str(config), name],  # noqa: S607
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
-        env={**cli.env, **paths, "SHELL": "/bin/sh"},
     )
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
