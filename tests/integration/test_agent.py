@@ -1,7 +1,5 @@
 """The agent itself, as a process, against the real local API: ready, its script, its cache, outages, restarts."""
 
-import signal
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,24 +12,6 @@ from gpulease.runtime.world import sleep
 from tests.support.agent_world import AgentServer, Machine, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the agent is for Linux")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    """A local server whose machines get agents."""
-    server = AgentServer(tmp_path / "server")
-    server.start()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def machines() -> Iterator[list[Machine]]:
-    """Machines whose agents end with the test."""
-    started: list[Machine] = []
-    yield started
-    for machine in started:
-        machine.stop(signal.SIGKILL)
 
 
 def test_a_report_makes_the_lease_run_and_the_script_runs_once(

@@ -4,7 +4,6 @@ Its object store is a folder, and rclone a script that takes as long as the case
 """
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,24 +27,6 @@ case "$1" in
   check) diff -r "$2" "$(remote "$3")" >/dev/null;;
 esac
 """
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[AgentServer]:
-    """A local server whose machines get agents."""
-    server = AgentServer(tmp_path / "server")
-    server.start()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def machines() -> Iterator[list[Machine]]:
-    """Machines whose agents end with the test."""
-    started: list[Machine] = []
-    yield started
-    for machine in started:
-        machine.stop(signal.SIGKILL)
 
 
 def booted(server: AgentServer, machines: list[Machine], folder: Path, saves_for: float) -> tuple[str, Machine]:

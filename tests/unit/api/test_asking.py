@@ -19,16 +19,6 @@ from tests.support.api_world import OFFERS, KeptOffers, World
 A100 = {"gpu": ["A100"]}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def test_a_request_is_recorded_and_its_workflow_started(world: World, client: Client) -> None:
     answer = client.post({**A100, "name": "trainer", "labels": {"team": "vision"}, "start_script": "#!/bin/sh\n"})
 

@@ -24,16 +24,6 @@ def problem(answer: Answer, status: int) -> Any:
     return details
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"gpu_count": 0}, "gpu_count", "greater than or equal to 1"),
     ({"gpu_count": 17}, "gpu_count", "less than or equal to 16"),

@@ -14,16 +14,6 @@ from tests.support.api_world import World
 MODELS: dict[str, Any] = {"name": "models", "provider": "vultr", "region": "ewr", "size_gb": 50}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def test_speed_is_bought_with_the_volume_and_shown_with_its_price(world: World, client: Client) -> None:
     planned = client("POST", "/v1/caches", {**MODELS, "throughput_mibps": 400}, query="dry_run=true").json
     usual = client("POST", "/v1/caches", MODELS, query="dry_run=true").json

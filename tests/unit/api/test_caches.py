@@ -20,16 +20,6 @@ MODELS: dict[str, Any] = {"name": "models", "provider": "vultr", "region": "ewr"
 HF = {"name": "models", "mounts": ["/root/.cache/huggingface"]}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def available(world: World, client: Client, **more: Any) -> str:
     """A cache whose volume has been made."""
     identity = str(client("POST", "/v1/caches", {**MODELS, **more}).json["id"])

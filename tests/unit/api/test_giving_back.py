@@ -17,16 +17,6 @@ from tests.support.api_world import START, World, running_lease
 A100 = {"gpu": ["A100"]}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def test_a_lease_that_is_given_back_is_shown_as_billed_until_that_is_proven(world: World, client: Client) -> None:
     lease_id = running_lease(world, client)
 

@@ -9,16 +9,6 @@ from tests.support.api_world import ADMIN, OFFERS, World, running_lease
 A100 = {"gpu": ["A100"]}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def test_a_running_lease_shows_its_machine_its_cost_and_how_to_log_in(world: World, client: Client) -> None:
     lease_id = running_lease(world, client)
 

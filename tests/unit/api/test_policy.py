@@ -17,16 +17,6 @@ from tests.support.api_events import BOB, Client
 from tests.support.api_world import START, OneProvider, World, running_lease
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def quiet_since(world: World, lease_id: str, minutes: int) -> None:
     """Its machine is ready, has an agent, and nothing has used it for so long."""
     now = world.clock.now()

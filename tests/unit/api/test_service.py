@@ -13,16 +13,6 @@ from tests.support.api_events import Client
 from tests.support.api_world import KeptOffers, OneProvider, World, offer
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def test_offers_are_sorted_by_price_and_say_how_old_they_are(world: World, client: Client) -> None:
     world.clock.advance(3600)
 

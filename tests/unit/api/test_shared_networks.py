@@ -11,16 +11,6 @@ from tests.support.api_world import ADMIN, START, World, running_lease
 from tests.support.ledger_samples import a_resource
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def client(world: World) -> Client:
-    return world.client()
-
-
 def with_shared_network(world: World, lease_id: str, **attachment: bool) -> str:
     """Let the lease's machine and one of another lease use one network; the holder's id."""
     holder, told = new_holder(Place(ALICE, "vultr", "ewr"), 1, f"{lease_id}.instance.1", START)
