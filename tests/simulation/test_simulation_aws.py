@@ -46,6 +46,21 @@ def test_with_all_faults_nothing_is_left_doubled_stuck_or_misnamed(provider: str
     assert report.pauses > 0
 
 
+def test_with_agents_on_the_machines_too() -> None:
+    """Reports make leases ready and keep them in use, and what is planned waits for caches to be saved."""
+    case = Case(seed=9, leases=14, provider="mixed", agents=True)
+    simulation = case.simulation()
+    try:
+        report = simulation.run()
+        kinds = {event.kind for lease in simulation.stack.leases() for event in simulation.stack.events(lease.id)}
+    finally:
+        simulation.stack.close()
+
+    assert_right(report)
+    assert report.leases_with_cache > 0 and "cache_saved" in kinds
+    assert case_of(str(case), leases=1, faults="none") == case
+
+
 def test_with_the_faults_of_the_account_and_its_api_everything_ends_well() -> None:
     report = simulate(leases=10, seed=4, faults="default", provider="aws")
 

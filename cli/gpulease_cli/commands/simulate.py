@@ -15,6 +15,7 @@ from gpulease_cli.options import AmountType, CountType, json_option
     type=click.Choice(["vultr", "aws", "mixed"]),
     help="Whose machines are wanted; mixed: both. Default: vultr; both for --crash-points and idle-week.",
 )
+@click.option("--agents", is_flag=True, help="Machines have agents that report, in use all along (slower).")
 @click.option("--crash-points", is_flag=True, help="Cut each workflow off at each of its effects, in each way.")
 @click.option(
     "--pairs", type=CountType(1, 1_000_000), metavar="N", help="After the crash points, N drawn pairs of them."
@@ -37,6 +38,7 @@ def command(
     seed: int,
     faults: str,
     provider: str | None,
+    agents: bool,
     crash_points: bool,
     pairs: int | None,
     replay: str | None,
@@ -51,12 +53,17 @@ def command(
     gpulease simulate --leases 1000 --seed 11
     gpulease simulate --leases 2000 --seed 11 --faults all --json
     gpulease simulate --leases 1000 --provider aws --faults all --json
+    gpulease simulate --leases 200 --provider mixed --faults all --agents
     gpulease simulate --crash-points --pairs 500
     gpulease simulate --scenario idle-week --machines 200 --seed 3 --json
     gpulease simulate --replay seed=4,leases=60,faults=all,only=37,limit=5
     """
     from gpulease_local import simulate
 
+    if agents and (scenario == "idle-week" or crash_points or pairs is not None):
+        raise CliError(
+            "is of --scenario lives; idle-week has agents always, crash points where they matter", field="--agents"
+        )
     if scenario == "idle-week":
         if crash_points or pairs is not None or replay is not None:
             raise CliError("contradicts --crash-points, --pairs and --replay", field="--scenario")
@@ -70,9 +77,13 @@ def command(
         )
     if replay is not None:
         try:
-            return int(simulate.replay(replay, leases=leases, faults=faults, provider=provider or "vultr") or 0)
+            where = provider or "vultr"
+            return int(simulate.replay(replay, leases=leases, faults=faults, provider=where, agents=agents) or 0)
         except ValueError as error:
             raise CliError(str(error), field="--replay") from None
     return int(
-        simulate.main(leases=leases, seed=seed, faults=faults, json_output=as_json, provider=provider or "vultr") or 0
+        simulate.main(
+            leases=leases, seed=seed, faults=faults, json_output=as_json, provider=provider or "vultr", agents=agents
+        )
+        or 0
     )

@@ -15,17 +15,19 @@ SHRINK_UP_TO = 400
 """Runs with more leases than this are not cut down by themselves: it takes as long as some ten runs."""
 
 
-def main(*, leases: int, seed: int, faults: str, json_output: bool, provider: str = "vultr") -> int:
+def main(
+    *, leases: int, seed: int, faults: str, json_output: bool, provider: str = "vultr", agents: bool = False
+) -> int:
     """Run and print the report; 1 when a promise was broken, then also the smallest run that breaks it, on stderr."""
     from gpulease_local.simulate import shrinking
     from gpulease_local.simulate.report import describe
     from gpulease_local.simulate.run import simulate
 
-    report = simulate(leases=leases, seed=seed, faults=faults, provider=provider)
+    report = simulate(leases=leases, seed=seed, faults=faults, provider=provider, agents=agents)
     sys.stdout.write(report.as_json() + "\n" if json_output else "\n".join(describe(report)) + "\n")
     if report.ok:
         return 0
-    case = shrinking.Case(seed=seed, leases=leases, faults=faults, provider=provider)
+    case = shrinking.Case(seed=seed, leases=leases, faults=faults, provider=provider, agents=agents)
     number = shrinking.number_of(report, case)
     if faults == "all" and (number is not None or leases <= SHRINK_UP_TO):
         case = shrinking.shrink(
@@ -45,13 +47,14 @@ def idle(*, machines: int, seed: int, days: float, json_output: bool, provider: 
     return 0 if report.ok else EXIT_BROKEN
 
 
-def replay(text: str, *, leases: int, faults: str, provider: str = "vultr") -> int:
+def replay(text: str, *, leases: int, faults: str, provider: str = "vultr", agents: bool = False) -> int:
     """Run a case again and tell its story; 1 when it fails. Raises ValueError for a text that is no case."""
     if text.startswith("workflow="):
         return _replay_cut(text)
     from gpulease_local.simulate import shrinking
 
-    told = shrinking.tell(shrinking.case_of(text, leases=leases, faults=faults, provider=provider))
+    case = shrinking.case_of(text, leases=leases, faults=faults, provider=provider, agents=agents)
+    told = shrinking.tell(case)
     sys.stdout.write("\n".join(told.lines()) + "\n")
     return 0 if told.report.ok else EXIT_BROKEN
 

@@ -104,6 +104,10 @@ def _has_evidence(
             return story.refusals > 0 or bool(happened) or story.disturbed
         case Reason.THROTTLED:
             return "throttled" in happened or story.refusals > 0
+        case Reason.UNREACHABLE:
+            # Agents in use are silent only where their machine has ended, and nobody could look at the lists.
+            gone = any(ended_at is not None and m.destroyed_from <= ended_at for m in machines)
+            return gone and story.disturbed
         case Reason.NEVER_APPEARED:
             return unclear or bool(happened)
         case _:

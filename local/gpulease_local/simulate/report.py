@@ -13,6 +13,8 @@ class Report:
     seed: int
     faults: str
     provider: str = "vultr"
+    agents: bool = False
+    """Whether machines had agents that report."""
     refused: int = 0
     released: int = 0
     running_ok: int = 0

@@ -28,6 +28,7 @@ from gpulease_local.simulate.scenario import PROVIDERS, Wish, wishes
 from gpulease_local.simulate.storm import Storm
 from gpulease_local.simulate.verdict import Verdict
 from gpulease_local.simulate.virtual import DEPLOYMENT, ApiRefused, Fire, VirtualStack
+from gpulease_local.simulate.workloads import IN_USE
 from gpulease_local.world import DepsClock
 
 PATIENCE_SECONDS = 6 * 3600.0
@@ -40,7 +41,8 @@ MAX_ASKED_AGAIN = 10_000
 class Simulation:
     """One run. The stack can be looked at afterwards (`stack`).
 
-    `limit`: only so many misfortunes happen (`--faults all`). `only`: these wishes alone, by their numbers.
+    `limit`: only so many misfortunes happen (`--faults all`). `only`: these wishes alone, by their numbers. `agents`:
+    machines have agents that report, in use all along.
     """
 
     def __init__(
@@ -52,9 +54,11 @@ class Simulation:
         limit: int | None = None,
         only: frozenset[int] | None = None,
         provider: str = "vultr",
+        agents: bool = False,
     ) -> None:
         self._wishes = [wish for wish in wishes(leases, seed, provider) if only is None or wish.number in only]
         self._provider = provider
+        self._agents = agents
         self._seed = seed
         self._faults = faults
         self.attacked = faults == "all"
@@ -71,6 +75,7 @@ class Simulation:
             seed=seed,
             settings=settings_of(faults, seed, leases),
             providers=PROVIDERS[provider],
+            workload_of=(lambda name: IN_USE) if agents else None,
             aws_settings=aws_settings_of(faults, seed, leases),
             wrap_aws=lambda inner: self.effects.wrap_aws(self.watch.wrap_aws(inner)),
             wrap_ledger=lambda inner: self.effects.wrap_ledger(self.watch.wrap_ledger(inner)),
@@ -355,6 +360,7 @@ class Simulation:
             seed=self._seed,
             faults=self._faults,
             provider=self._provider,
+            agents=self._agents,
             pauses=self._pauses["pauses"],
             resumes=self._pauses["resumes"],
             refused=self._refused,
@@ -377,9 +383,12 @@ def simulate(
     limit: int | None = None,
     only: frozenset[int] | None = None,
     provider: str = "vultr",
+    agents: bool = False,
 ) -> Report:
     """One run in a stack of its own."""
-    simulation = Simulation(leases=leases, seed=seed, faults=faults, limit=limit, only=only, provider=provider)
+    simulation = Simulation(
+        leases=leases, seed=seed, faults=faults, limit=limit, only=only, provider=provider, agents=agents
+    )
     try:
         return simulation.run()
     finally:

@@ -29,12 +29,14 @@ class Case:
     provider: str = "vultr"
     only: tuple[int, ...] = ()
     limit: int | None = None
+    agents: bool = False
 
     def __str__(self) -> str:
         text = f"seed={self.seed},leases={self.leases},faults={self.faults}"
         text += f",provider={self.provider}" if self.provider != "vultr" else ""
         text += f",only={'+'.join(map(str, self.only))}" if self.only else ""
-        return text + (f",limit={self.limit}" if self.limit is not None else "")
+        text += f",limit={self.limit}" if self.limit is not None else ""
+        return text + (",agents=yes" if self.agents else "")
 
     def simulation(self) -> Simulation:
         """The run, not yet started."""
@@ -45,27 +47,29 @@ class Case:
             limit=self.limit,
             only=frozenset(self.only) if self.only else None,
             provider=self.provider,
+            agents=self.agents,
         )
 
 
-def case_of(text: str, *, leases: int, faults: str, provider: str = "vultr") -> Case:
+def case_of(text: str, *, leases: int, faults: str, provider: str = "vultr", agents: bool = False) -> Case:
     """A case from `key=value,…`, from a seed alone, or from a file with a report in it. Raises ValueError."""
     file = Path(text)
     if file.is_file():
         document = json.loads(file.read_text(encoding="utf-8"))
         replay = str(document.get("replay") or "")
         if replay:
-            return case_of(replay, leases=leases, faults=faults, provider=provider)
+            return case_of(replay, leases=leases, faults=faults, provider=provider, agents=agents)
         return Case(
             seed=int(document["seed"]),
             leases=int(document["leases"]),
             faults=str(document["faults"]),
             provider=str(document.get("provider", provider)),
+            agents=bool(document.get("agents", agents)),
         )
     if "=" not in text:
-        return Case(seed=int(text), leases=leases, faults=faults, provider=provider)
+        return Case(seed=int(text), leases=leases, faults=faults, provider=provider, agents=agents)
     given = dict(part.split("=", 1) for part in text.split(","))
-    unknown = set(given) - {"seed", "leases", "faults", "provider", "only", "limit"}
+    unknown = set(given) - {"seed", "leases", "faults", "provider", "only", "limit", "agents"}
     if unknown:
         raise ValueError(f"unknown in --replay: {', '.join(sorted(unknown))}")
     return Case(
@@ -75,6 +79,7 @@ def case_of(text: str, *, leases: int, faults: str, provider: str = "vultr") -> 
         provider=given.get("provider", provider),
         only=tuple(int(number) for number in given["only"].split("+")) if given.get("only") else (),
         limit=int(given["limit"]) if "limit" in given else None,
+        agents=given["agents"] == "yes" if "agents" in given else agents,
     )
 
 

@@ -4,6 +4,7 @@ All of it is drawn from the seed before the run, in seconds from its start, so t
 apart from what any agent reports.
 """
 
+import math
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -59,6 +60,10 @@ class Workload:
 
     def is_silent(self, now: float) -> bool:
         return any(silence.start <= now < silence.end for silence in self.silences)
+
+
+IN_USE = Workload("always", (Session(0.0, math.inf, Signal.GPU),))
+"""Of a machine that is never idle."""
 
 
 def workload(number: int, seed: int, span_seconds: float) -> Workload:

@@ -83,7 +83,9 @@ def test_local_refuses_what_cannot_be(cli: Cli, called: list[dict[str, Any]], wo
 
 def test_simulate_hands_over(cli: Cli, called: list[dict[str, Any]]) -> None:
     assert cli.run("simulate", "--leases", "50", "--seed", "11", "--faults", "none", "--json").code == 0
-    assert called == [{"leases": 50, "seed": 11, "faults": "none", "json_output": True, "provider": "vultr"}]
+    assert called == [
+        {"leases": 50, "seed": 11, "faults": "none", "json_output": True, "provider": "vultr", "agents": False}
+    ]
 
 
 def test_simulate_needs_a_lease(cli: Cli, called: list[dict[str, Any]]) -> None:
@@ -97,3 +99,9 @@ def test_simulator_hands_over(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None
 
     assert cli.run("simulator", "vultr", "--port", "0", "--state", str(Path("s.db"))).code == 0
     assert calls == [["--port", "0", "--time-scale", "1.0", "--seed", "0", "--state", "s.db"]]
+
+
+@pytest.mark.parametrize("other", [["--crash-points"], ["--pairs", "3"], ["--scenario", "idle-week"]])
+def test_agents_are_an_option_of_whole_lives(cli: Cli, called: list[dict[str, Any]], other: list[str]) -> None:
+    assert cli.run("simulate", "--agents", *other).error.startswith("--agents: is of --scenario lives")
+    assert called == []
