@@ -105,9 +105,10 @@ def _has_evidence(
         case Reason.THROTTLED:
             return "throttled" in happened or story.refusals > 0
         case Reason.UNREACHABLE:
-            # Agents in use are silent only where their machine has ended, and nobody could look at the lists.
+            # An agent is silent here only where its machine has ended, or hangs. The lists would tell it sooner, where
+            # the sweep can look.
             gone = any(ended_at is not None and m.destroyed_from <= ended_at for m in machines)
-            return gone and story.disturbed
+            return gone or Reason.BOOT_FAILED in story.ended_for
         case Reason.NEVER_APPEARED:
             return unclear or bool(happened)
         case _:
