@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from gpulease.domain.lease import LeaseState, Reason
+from gpulease.domain.resource import Resource
 from gpulease_local.simulate.virtual import OWNER
 from gpulease_local.simulate.workloads import Workload
 
@@ -29,13 +30,18 @@ def volume_user(world: PauseWorld, caches: Caches, cache: str) -> str:
     return world.stack.clouds.user_of(caches.volume(cache).provider_id)
 
 
-def test_c36_a_stopped_machines_volume_is_not_taken_by_another_lease(world: PauseWorld) -> None:
+def paused_with_cache(world: PauseWorld) -> tuple[Caches, str, str, Resource]:
+    """A lease whose stopped machine holds the cache's volume: caches, the cache, the lease, the machine."""
     caches = Caches(world.stack)
     cache = caches.make(OWNER, **ON_AWS)
     lease_id = world.up(**USES)
     world.paused(lease_id)
-    old = world.machine(lease_id).provider_id
-    shown = caches.shown()
+    return caches, cache, lease_id, world.machine(lease_id)
+
+
+def test_c36_a_stopped_machines_volume_is_not_taken_by_another_lease(world: PauseWorld) -> None:
+    caches, cache, lease_id, stopped = paused_with_cache(world)
+    old, shown = stopped.provider_id, caches.shown()
 
     other = world.up("other", **ONE_AWS)
     world.paused(other)
@@ -49,11 +55,7 @@ def test_c36_a_stopped_machines_volume_is_not_taken_by_another_lease(world: Paus
 
 
 def test_c38_without_capacity_the_cache_stays_at_its_stopped_machine(world: PauseWorld) -> None:
-    caches = Caches(world.stack)
-    cache = caches.make(OWNER, **ON_AWS)
-    lease_id = world.up(**USES)
-    world.paused(lease_id)
-    old = world.machine(lease_id)
+    caches, cache, lease_id, old = paused_with_cache(world)
     world.fault(action="StartInstances", code=NO_CAPACITY)
 
     world.resume(lease_id)
@@ -72,11 +74,7 @@ def test_c38_without_capacity_the_cache_stays_at_its_stopped_machine(world: Paus
 
 
 def test_c39_a_fresh_machine_has_the_cache_and_the_paused_one_is_listed_until_it_runs(world: PauseWorld) -> None:
-    caches = Caches(world.stack)
-    cache = caches.make(OWNER, **ON_AWS)
-    lease_id = world.up(**USES)
-    world.paused(lease_id)
-    old = world.machine(lease_id)
+    caches, cache, lease_id, old = paused_with_cache(world)
     world.fault(action="StartInstances", code=NO_CAPACITY)
 
     world.resume(lease_id, on_no_capacity="replace")
@@ -96,11 +94,7 @@ def test_c39_a_fresh_machine_has_the_cache_and_the_paused_one_is_listed_until_it
 def test_c39_when_no_fresh_one_can_be_had_the_paused_one_keeps_its_place_and_gets_its_cache_back(
     world: PauseWorld,
 ) -> None:
-    caches = Caches(world.stack)
-    cache = caches.make(OWNER, **ON_AWS)
-    lease_id = world.up(**USES)
-    world.paused(lease_id)
-    old = world.machine(lease_id)
+    caches, cache, lease_id, old = paused_with_cache(world)
     world.fault(action="(Start|Run)Instances", code=NO_CAPACITY)
 
     world.resume(lease_id, on_no_capacity="replace")
