@@ -30,7 +30,7 @@ class Report:
     """Broken invariants by rule (`invariants.py`, `verdict.py`)."""
     max_unowned_seconds: float = 0.0
     """Longest time that anything billed was not owned in the ledger, not counting times in which the sweep was kept
-    from looking (its schedule lost, the provider dark, the sweep itself cut off)."""
+    from looking (its schedule lost, the provider dark, the account told to wait, the sweep itself cut off)."""
     max_unowned_seconds_in_all: float = 0.0
     """The same, those times included."""
     unowned_limit_seconds: float = 0.0
